@@ -1,4 +1,4 @@
-"""Conformance: a row, a step and an estimator are all that an observable takes (docs/architecture.md)."""
+"""Conformance: a row, a component and an estimator are all that an observable takes (docs/architecture.md)."""
 
 import json
 
@@ -14,15 +14,14 @@ from scalewise.observables import OBSERVABLES, Observable
 from scalewise.report._words import _words
 from scalewise.selection import known
 from scalewise.theory.action import finite_width_couplings
-from scalewise.theory.flow._tensor_flow import RECURSIONS, Recursion
+from scalewise.theory.order._jets import TENSORS, Component
 
 NAME = "norm_covariance"
 X = np.array([[1.0, 0.3], [-0.4, 0.9], [0.7, 0.7]])
 
 
-def next_N(layer, *, V_next):
-    """How the metrics of two single inputs fluctuate together: V at (aa)(bb)."""
-    return np.einsum("eaabb->eab", V_next)
+# How the metrics of two single inputs fluctuate together: V at (aa)(bb).
+N = Component(((), ()), ((), ()), "aabb->ab")
 
 
 def read(sums, n, samples):
@@ -51,7 +50,7 @@ def registered(monkeypatch):
     )
     metric = Part("layers", "metric", lambda samples: samples * (samples + 1) // 2)
     monkeypatch.setitem(OBSERVABLES, NAME, row)
-    monkeypatch.setitem(RECURSIONS, "N", Recursion(next_N))
+    monkeypatch.setitem(TENSORS, "N", N)
     monkeypatch.setitem(ESTIMATORS, NAME, Estimator(metric, CovarianceSums, read))
 
 

@@ -12,9 +12,9 @@ from scalewise.theory.flow import (
     kernel_flow,
     pair_vertex,
     pairs_to_watch,
-    tensor_flow,
 )
 from scalewise.theory.flow._expansion import _spread
+from scalewise.theory.order import tensor_flow
 
 APART = np.array([[1.0, 0.2, 0.5], [-0.3, 1.2, 0.1], [-1.0, -0.1, -0.4], [2.0, 0.4, 1.1]])
 SMOOTH = ["tanh", "sin", "erf", "gelu", "swish", "sigmoid", "softplus", "monomial(2)", "linear"]

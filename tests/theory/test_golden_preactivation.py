@@ -12,7 +12,8 @@ import pytest
 
 import scalewise as sw
 from networks import inputs_with_kernel, net, one_input
-from scalewise.theory.flow import kernel_flow, tensor_flow
+from scalewise.theory.flow import kernel_flow
+from scalewise.theory.order import tensor_flow
 from scalewise.theory.single import single_input_vertex
 
 SINGLE_INPUT = {  # activation, layer: K, V, G1 from K(1) = 1 at C_b = 0, C_W = 1

@@ -23,7 +23,8 @@ from printed_recursions import (
     no_tensors,
 )
 from scalewise.theory.flow._layer import Layer as NodeLayer
-from scalewise.theory.flow._tensor_flow import RECURSIONS, closure
+from scalewise.theory.order._jets import TENSORS, standard
+from scalewise.theory.order._terms import wanted
 
 NAME_OF = {
     **{x: f"ntk_{x}" for x in "DFAB"},
@@ -312,17 +313,21 @@ def test_what_does_not_exist_is_refused() -> None:
         sw.predict(net(3, "tanh", features=3), np.ones((100, 3)), observables="ntk_B")
 
 
-def test_the_steps_are_in_order() -> None:
-    """What a step reads of the next layer comes before it, and what it reads of this one comes along."""
-    for letter in RECURSIONS:
-        order, _ = closure([letter])
-        for x in order:
-            row = RECURSIONS[x]
-            assert all(order.index(y) < order.index(x) for y in row.beside), (letter, x)
-            assert {*row.below, *row.beside, x} <= set(order), (letter, x)
-    assert RECURSIONS["Q"].beside == ("F",)
-    assert set(closure(["G1"])[0]) == {"G1", "V"}
-    assert [closure([x])[1] for x in ("V", "G1", "F")] == [False, False, True]
+def test_the_tensors_of_the_literature_are_all_that_their_recursions_need() -> None:
+    """Thirteen components answer to one another and to nothing else, each to those that PDLT has in its recursion."""
+    every = wanted(tuple(TENSORS))
+    assert (len(every.covariances), len(every.shifts)) == (11, 2)
+    needs = {"V": "V", "D": "VD", "A": "VDA", "F": "F", "B": "B", "P": "BP", "Q": "FQ"}
+    needs |= {"R": "BPR", "S": "BS", "T": "FQT", "U": "U"}
+    names = {
+        standard(tensor.first, tensor.second).pairs: name
+        for name, tensor in TENSORS.items()
+        if tensor.second is not None
+    }
+    for name, needed in needs.items():
+        assert {names[pairs] for pairs in wanted((name,)).covariances} == set(needed), name
+    assert {names[pairs] for pairs in wanted(("H1",)).covariances} == set("VDF")
+    assert [wanted((x,)).has_tangents for x in ("V", "G1", "F")] == [False, False, True]
 
 
 def test_all_means_all_that_exists() -> None:

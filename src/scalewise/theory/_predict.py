@@ -27,8 +27,9 @@ from scalewise.selection import select
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
-from scalewise.theory.flow._one_input import KNOWN_OF_ONE, one_input
-from scalewise.theory.flow._tensor_flow import check_memory, closure, tensor_flow
+from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
+from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
+from scalewise.theory.order._terms import wanted
 
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
@@ -228,7 +229,7 @@ def _compute(
         net,
         inputs,
         layers=None if tensors or skips else kept,
-        ntk="Theta" in map(_letter, names) or closure(tensors.values())[1],
+        ntk="Theta" in map(_letter, names) or wanted(tuple(tensors.values())).has_tangents,
         watched=pairs_to_watch(net.branch, inputs),
         progress=_progress_on(progress, "kernel and NTK"),
     )

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy import sparse
 
 from scalewise.activations import Activation
 from scalewise.gaussian import (
@@ -34,8 +33,6 @@ from scalewise.theory.flow._pairs import (
     SECOND,
     THIRD,
     Pairs,
-    curvature,
-    jacobian,
     moments_on_pairs,
     pair_sources,
 )
@@ -93,37 +90,6 @@ class Expectations(abc.ABC):
     ) -> dict[tuple[int, int], Float[np.ndarray, " pair"]]:
         r"""$M_{pq}$ on unordered pairs, by $(p,q)$."""
         return {pq: self.M(*pq)[self.pairs.first, self.pairs.second] for pq in orders}
-
-    @cached_property
-    def jacobian(self) -> sparse.csr_array:
-        r"""$J$ of $\langle\sigma_a\sigma_b\rangle$ over unordered pairs."""
-        return jacobian(self.on_pairs(*FIRST), self.pairs)
-
-    def curved(self, p: int, q: int) -> Matrix:
-        r"""$M_{pq}$ where $\sigma''$ came from the chain rule: 0 for a piecewise linear activation."""
-        return np.zeros_like(self.K) if self.sigma.is_piecewise_linear else self.M(p, q)
-
-    def pushed(
-        self, p: int, q: int, T: Float[np.ndarray, "_estimate sample sample row column"]
-    ) -> Float[np.ndarray, "_estimate sample sample row column"]:
-        r"""$\sum_\gamma\frac{\partial M_{pq}}{\partial K_\gamma}T_\gamma$ on the first two indices.
-
-        $$\tfrac12M_{p+2,q}T_{aa\cdot\cdot}+M_{p+1,q+1}T_{ab\cdot\cdot}+\tfrac12M_{p,q+2}T_{bb\cdot\cdot}$$
-        for $T$ symmetric in them: what a change of the metric does to an expectation.
-        """
-        same = np.einsum("eaacd->eacd", T)
-        return (
-            0.5 * _pair(self.M(p + 2, q)) * same[:, :, None]
-            + _pair(self.M(p + 1, q + 1)) * T
-            + 0.5 * _pair(self.M(p, q + 2)) * same[:, None]
-        )
-
-    def bent(self, p: int, q: int, V: Tensor) -> Float[np.ndarray, "_estimate sample sample"]:
-        r"""$\sum_{\gamma\delta}V_{\gamma\delta}\,\partial_{K_\gamma}\partial_{K_\delta}M_{pq}$."""
-        estimates, count = V.shape[:2]
-        M = {(s, t): self.M(p + s, q + t).ravel() for s, t in SECOND}
-        on_pairs = V.reshape(estimates, count**2, count**2)
-        return curvature(M, Pairs.ordered(count), on_pairs).reshape(estimates, count, count)
 
 
 class _Evaluated(Expectations):
@@ -347,7 +313,3 @@ def as_many(estimates: Float[np.ndarray, "_estimate ..."]) -> Float[np.ndarray, 
     if len(estimates) <= SCRAMBLES:
         return estimates
     return estimates.reshape(SCRAMBLES, -1, *estimates.shape[1:]).mean(axis=1)
-
-
-def _pair(M: np.ndarray) -> np.ndarray:
-    return M[:, :, None, None]

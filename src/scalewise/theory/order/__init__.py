@@ -1,4 +1,7 @@
-"""Order 1/n of networks of any layers, from how the network at infinite width responds to single units.
+"""Order 1/n: what networks of finite width have beyond kernel and NTK, and how much they differ from one another.
 
-Entered by `predict`; with JAX, which differentiates the program.
+Whole arrays from one rule where preactivations are Gaussian at infinite width; of networks of any layers from how they
+respond to single units, with JAX.
 """
+
+from scalewise.theory.order._tensor_flow import tensor_flow as tensor_flow

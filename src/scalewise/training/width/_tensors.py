@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from scalewise.networks import MLP
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
-from scalewise.theory.flow._tensor_flow import tensor_runs
+from scalewise.theory.order._tensor_flow import tensor_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._whole import Layers

@@ -17,7 +17,7 @@ from scalewise.networks import MLP
 from scalewise.observables import of_letter
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
-from scalewise.theory.flow._tensor_flow import closure
+from scalewise.theory.order._terms import wanted
 from scalewise.theory.single._single_input import SingleInputFlow, refuse_overflow, tensors_from
 
 KNOWN_OF_ONE = frozenset(field.name for field in fields(SingleInputFlow))
@@ -35,7 +35,7 @@ def one_input(
     moments, errors = estimates_of(
         line_table(net.activation, preactivation_names(net.activation)), alone
     )
-    if closure(letters)[1]:
+    if wanted(tuple(letters)).has_tangents:
         every = estimates_of(line_table(net.activation), alone)
         moments, errors = every[0] | moments, every[1] | errors
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):

@@ -1,0 +1,223 @@
+r"""A network as random layers that read activations of Gaussian preactivations: which labels each one has and mixes.
+
+Every preactivation is a sum of random layers on mixed labels, $h_m=\sum_jL_{mj}u_j$, and every random layer reads a sum
+of activations, $u_t=b+\sum_\tau W^\tau B_\tau\sum_mR_{tm}\sigma(h_m)$. A label is an input at a position. Fixed maps of
+positions, windows, graphs and masks are matrices over labels, found by what they do to fields that are 1 at one label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from scalewise.activations import Activation
+from scalewise.networks._forward import entering, fixed_fields, forward
+from scalewise.networks._nodes import Draw, Mix, Pointwise, Spread, Sum, Weigh
+from scalewise.networks._program import Program
+
+Matrix = Float[np.ndarray, "label other"]
+Form = dict[int, Matrix]  # by node, of which a field is a sum
+
+
+class Unfit(ValueError):
+    """A network whose preactivations are not of this kind."""
+
+
+@dataclass(frozen=True)
+class Step:
+    r"""A random layer that reads activations.
+
+    Args:
+        draw: Its node.
+        points: The activations that it reads, by their nodes.
+        taps: $B_\tau$ on all their labels, one after the other.
+    """
+
+    draw: int
+    points: tuple[int, ...]
+    taps: Sequence[Matrix]
+
+
+@dataclass
+class Population:
+    """Channels that are drawn together.
+
+    Args:
+        sigma: What acts on all of their preactivations.
+        n: How many they are.
+        points: Activations, by their nodes.
+        forms: Of the preactivations of each.
+    """
+
+    sigma: Activation
+    n: int
+    points: list[int] = field(default_factory=list)
+    forms: dict[int, Form] = field(default_factory=dict)
+
+
+@dataclass
+class Course:
+    """What `course` finds.
+
+    Args:
+        steps: In their order.
+        populations: By the first of their random layers.
+        of_point: The population of each activation.
+        ends: The forms of the layers that were asked for.
+        labels: Of each random layer.
+        first: Random layers that read the inputs, which do not fluctuate.
+    """
+
+    program: Program
+    fixed: dict[int, np.ndarray]
+    steps: list[Step] = field(default_factory=list)
+    populations: dict[int, Population] = field(default_factory=dict)
+    of_point: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, Form] = field(default_factory=dict)
+    labels: dict[int, int] = field(default_factory=dict)
+    first: set[int] = field(default_factory=set)
+    _joined: dict[int, int] = field(default_factory=dict)
+
+    def population(self, draw: int) -> int:
+        """The population of a random layer."""
+        while self._joined[draw] != draw:
+            draw = self._joined[draw]
+        return draw
+
+    def join(self, draws: Collection[int]) -> None:
+        """Random layers whose channels meet."""
+        roots = sorted({self.population(draw) for draw in draws})
+        for root in roots[1:]:
+            self._joined[root] = roots[0]
+
+    def add_draw(self, here: int) -> None:
+        """A random layer, in a population of its own as yet."""
+        self._joined[here] = here
+        self.labels[here] = self.labels_of(here)
+
+    def labels_of(self, node: int) -> int:
+        """Inputs times positions."""
+        count = len(next(iter(self.fixed.values())))
+        return count * math.prod(self.program.positions[node])
+
+
+def course(program: Program, x: np.ndarray, ends: Sequence[int]) -> Course:
+    """The network behind some layers.
+
+    Args:
+        program: The nodes.
+        x: (inputs, *positions, features).
+        ends: The layers.
+
+    Raises:
+        Unfit: If a node is of another kind, or mixes what should stay apart.
+    """
+    found = Course(program, fixed_fields(program, x))
+    forms: dict[int, Form] = {}
+    for here in program.behind(ends):
+        if here not in program.fixed:
+            forms[here] = _form(found, here, forms)
+    for here, form in forms.items():
+        if isinstance(program.nodes[here], Pointwise):
+            _place(found, here, forms[program.nodes[here].of[0]])
+    for end in ends:
+        form = forms[end]
+        if not form.keys() <= found._joined.keys():
+            raise Unfit(f"Layer [{end}] is not a sum of random layers.")
+        found.ends[end] = form
+    return found
+
+
+def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
+    """What a field is a sum of."""
+    program = found.program
+    node = program.nodes[here]
+    if isinstance(node, Draw):
+        found.add_draw(here)
+        _read(found, here, node, forms)
+        return {here: np.eye(found.labels[here])}
+    if isinstance(node, Pointwise):
+        form = forms[node.of[0]]
+        if not form.keys() <= found._joined.keys():
+            raise Unfit(f"Node [{here}], {node.said}, acts on what is not Gaussian.")
+        found.join(form)
+        return {here: np.eye(found.labels_of(here))}
+    if isinstance(node, Sum):
+        total: Form = {}
+        for factor, below in zip(node.factors, node.of, strict=True):
+            if below in program.fixed:
+                raise Unfit(f"Node [{here}], {node.said}, adds inputs.")
+            for key, matrix in forms[below].items():
+                part = factor * matrix
+                total[key] = total[key] + part if key in total else part
+        _join_all(found, total)
+        return total
+    if isinstance(node, Spread | Mix | Weigh):
+        beside = [found.fixed[k] for k in node.of[1:]]
+        return {
+            key: _applied(found, here, matrix, beside) for key, matrix in forms[node.of[0]].items()
+        }
+    raise Unfit(f"Node [{here}], {node.said}, is neither a sum nor an activation.")
+
+
+def _join_all(found: Course, form: Form) -> None:
+    """The channels of all that is added are drawn together."""
+    draws = [key for key in form if key in found._joined]
+    points = [key for key in form if key not in found._joined]
+    if draws and points:
+        raise Unfit("A sum has activations and random layers in it.")
+    found.join(draws)
+
+
+def _applied(found: Course, here: int, matrix: Matrix, beside: list[np.ndarray]) -> Matrix:
+    """A map of positions after another one."""
+    program = found.program
+    node, below = program.nodes[here], program.nodes[here].of[0]
+    sizes = program.positions[below]
+    count = found.labels_of(below) // math.prod(sizes)
+    x = matrix.reshape(count, *sizes, -1)
+    return forward(node, [x, *beside], sizes).reshape(-1, matrix.shape[1])
+
+
+def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
+    """What enters a random layer."""
+    program, below = found.program, node.of[0]
+    if below in program.fixed:
+        found.first.add(here)
+        return
+    if node.again is not None or node.groups > 1:
+        raise Unfit(f"Node [{here}], {node.said}, shares weights or has groups.")
+    form = forms[below]
+    if form.keys() & found._joined.keys():
+        raise Unfit(f"Node [{here}], {node.said}, reads what no activation has made.")
+    points = tuple(sorted(form))
+    whole = np.concatenate([form[point] for point in points], axis=1)
+    sizes = program.positions[below]
+    count = found.labels_of(below) // math.prod(sizes)
+    seen = entering(whole.reshape(count, *sizes, -1), node.windows, sizes)
+    taps = seen.reshape(found.labels[here], node.taps, -1).swapaxes(0, 1) / math.sqrt(node.taps)
+    if not node.shared:
+        places = np.arange(found.labels[here]) % math.prod(program.positions[here])
+        alone = places == np.arange(places.max() + 1)[:, None]
+        taps = (alone[:, None, :, None] * taps).reshape(-1, *taps.shape[1:])
+    found.steps.append(Step(here, points, list(taps)))
+
+
+def _place(found: Course, here: int, form: Form) -> None:
+    """An activation in its population."""
+    program = found.program
+    node = program.nodes[here]
+    assert isinstance(node, Pointwise)
+    root = found.population(next(iter(form)))
+    known = found.populations.get(root)
+    if known is None:
+        known = found.populations[root] = Population(node.sigma, program.channels[here])
+    if known.sigma != node.sigma:
+        raise Unfit(f"Node [{here}], {node.said}, acts beside another activation on a stream.")
+    known.points.append(here)
+    known.forms[here] = form
+    found.of_point[here] = root
