@@ -21,6 +21,7 @@ from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks import _nodes
 from scalewise.networks._architecture import Architecture
+from scalewise.networks._course import kind
 from scalewise.networks._perceptron import Perceptron
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
@@ -74,25 +75,44 @@ def _kink_of_a_curve(sigma: Activation) -> str:
     )
 
 
-def _no_recursion(sigma: Activation) -> str:
-    """What nobody has derived of a network whose neurons remember themselves."""
-    return "with skip connections there is no recursion for it"
+def _gaussian(net: Architecture) -> str:
+    """What is known where every preactivation is Gaussian at infinite width."""
+    found = kind(net.program, net.input_shape)
+    if not isinstance(found, str):
+        return ""
+    return (
+        f"it is known of networks whose activations act on sums of random layers alone, and {found}"
+    )
 
 
-def _not_elsewhere(net: Architecture) -> str:
-    """What has a recursion, and is not read off the response of a network of any layers to its units."""
-    return "its terms of order 1/n are known of fully connected layers alone"
+def _gaussian_or_smooth(net: Architecture) -> str:
+    """What takes third derivatives in channels that remember what they were."""
+    found = kind(net.program, net.input_shape)
+    if not isinstance(found, str) and found.remembers:
+        for sigma in net.activations:
+            if not sigma.is_smooth:
+                places = ", ".join(f"{z:g}" for z in sigma.split_points)
+                return (
+                    "along skip connections it takes third derivatives in each channel, and there is a kink "
+                    f"at z = {places}"
+                )
+    return _gaussian(net)
 
 
 def _of_units(net: Architecture) -> str:
-    """What single units make of it takes a slope in each, and normal numbers alone."""
+    """What is Gaussian, or takes a slope in each of single units, and normal numbers alone."""
+    if not _gaussian(net):
+        return ""
     if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
         return "masks of Dropout are not among the random numbers whose influence is followed"
     return next(filter(None, map(_jump, _all_activations(net))), "")
 
 
 def _of_curved_units(net: Architecture) -> str:
-    """What takes two slopes in each, and one set of units for a layer."""
+    """What is Gaussian, or takes two slopes in each of single units, and one set of them for a layer."""
+    found = kind(net.program, net.input_shape)
+    if not isinstance(found, str):
+        return next(filter(None, map(_jump, net.activations)), "") if found.remembers else ""
     for node in net.program.nodes:
         if isinstance(node, _nodes.Max):
             return "it takes second derivatives in each channel, and a maximum has kinks"
@@ -174,7 +194,6 @@ class Observable(Quantity):
         own_scale: Whether its diagonal, over the halves of its sample indices, says how large its entries
             could be, as that of a positive semidefinite matrix does. Of others the theory says it.
         corrects: The observable whose 1/n correction this is; empty for the others.
-        with_skips: Why it is not known of a network with skip connections, likewise.
         of_any: Why it is not known of a network of any layers, likewise; asked where it is of order 1/n.
         components: How many independent numbers it is for $N$ inputs and $P=N(N+1)/2$ pairs of them.
     """
@@ -188,16 +207,14 @@ class Observable(Quantity):
     own_scale: bool = False
     corrects: str = ""
     components: Count
-    with_skips: Obstacle = _no_recursion
-    of_any: Callable[[Architecture], str] = _not_elsewhere
+    of_any: Callable[[Architecture], str] = _gaussian
 
     def obstacle_of(self, net: Architecture) -> str:
         """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
         obstacles = [self.obstacle(sigma) for sigma in net.activations]
-        if not isinstance(net, Perceptron):
-            obstacles.append(self.of_any(net) if self.order else "")
-        elif any(net.skips):
-            obstacles.append(self.with_skips(net.activation))
+        plain = isinstance(net, Perceptron) and not any(net.skips)
+        if self.order and not plain:
+            obstacles.append(self.of_any(net))
         return next(filter(None, obstacles), "")
 
     @property
@@ -262,7 +279,6 @@ _ROWS = (
         default=True,
         dimension=(1, 0),
         own_scale=True,
-        with_skips=_none,
         components=_pairs,
     ),
     Observable(
@@ -279,7 +295,6 @@ _ROWS = (
         own_scale=True,
         obstacle=_third,
         corrects="kernel",
-        with_skips=_jump,
         of_any=_of_curved_units,
         components=_pairs,
     ),
@@ -294,7 +309,6 @@ _ROWS = (
         default=True,
         dimension=(2, 0),
         own_scale=True,
-        with_skips=_none,
         of_any=_of_units,
         components=_symmetric_on_pairs,
     ),
@@ -312,7 +326,6 @@ _ROWS = (
         obstacle=_jump,
         dimension=(0, 1),
         own_scale=True,
-        with_skips=_none,
         components=_pairs,
     ),
     Observable(
@@ -326,6 +339,7 @@ _ROWS = (
         obstacle=_third_or_jump,
         dimension=(0, 1),
         corrects="ntk",
+        of_any=_gaussian_or_smooth,
         components=_pairs,
     ),
     Observable(

@@ -15,6 +15,7 @@ from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.networks._architecture import AnyNetwork, Architecture
+from scalewise.networks._course import kind
 from scalewise.networks._inputs import (
     check_inputs,
     check_kernels,
@@ -30,10 +31,12 @@ from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
 from scalewise.theory.order._terms import wanted
+from scalewise.theory.order._whole import too_large, whole_tensors
 
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
 Tensors = dict[str, tuple[np.ndarray, np.ndarray]]
+BY_UNITS = ("V", "G1")  # what is known of networks of any layers from their units
 
 
 @checked
@@ -106,7 +109,7 @@ def _leading(
 ) -> dict[str, xr.Variable]:
     """Kernel and NTK of any network, and what is known of it beyond them."""
     tensors = _tensors_of(names)
-    beyond = _by_units(net, inputs, tensors, kept, progress) if tensors else {}
+    beyond = _beyond(net, inputs, tensors, kept, progress) if tensors else {}
     with blas_threads_for():
         flow = kernel_flow(
             net,
@@ -137,22 +140,36 @@ def _leading(
     return {name: data[name] for name in sorted(data, key=_in_order(names))}
 
 
-def _by_units(
+def _beyond(
     net: Architecture,
     inputs: np.ndarray,
     tensors: dict[str, str],
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> Tensors:
-    """What is of order 1/n of any network, by letter."""
+    """What is of order 1/n of any network, by letter: as whole arrays where they are possible, else by units."""
+    name, letters = next(iter(tensors)), list(tensors.values())
+    _check_sites(net, kept, name)
+    reason = kind(net.program, net.input_shape)
+    if not isinstance(reason, str):
+        reason = too_large(net, len(inputs), letters)
+        if not reason:
+            report = _progress_on(progress, "order 1/n, layers")
+            with blas_threads_for():
+                return whole_tensors(net, inputs, letters, kept, report)
+    for name, letter in tensors.items():
+        if letter not in BY_UNITS:
+            raise ValueError(
+                f"{name!r} of this network does not fit into the memory: {reason}. Give fewer inputs, or leave "
+                f"{name!r} out of `observables`."
+            )
     require("jax", for_="Order 1/n of layers of every kind", extra="nets")
     # A room that few enter, and that needs JAX.
     from scalewise.theory.order._responses import order_one
 
-    _check_sites(net, kept, next(iter(tensors)))
     report = _progress_on(progress, "order 1/n, scrambles")
     with blas_threads_for():
-        return order_one(net, inputs, list(tensors.values()), kept, report)
+        return order_one(net, inputs, letters, kept, report)
 
 
 def _of_order_one(
@@ -167,7 +184,7 @@ def _of_order_one(
     for name, letter in tensors.items():
         value, error = found[letter]
         data[name] = as_variable(name, value)
-        what = "Standard error of the prediction, of independent scrambles"
+        what = "Error of the prediction"
         data[f"{name}_error"] = _beside(data[name], data[name].dims, error, what)
     if "V" in found:
         own = np.einsum("laa->la", K)
@@ -238,7 +255,7 @@ def _compute(
     check_kernels(net, 1, np.where(K == 0, 1.0, K), power=4 if tensors else 2)
     report = _progress_on(progress, "tensors of finite width")
     beyond = _with_skips if skips else _without_skips
-    found, epsilon = beyond(net, flow, list(tensors.values()), report)
+    found, epsilon = beyond(net, inputs, flow, list(tensors.values()), report)
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     data = _coefficients(flow, names, {name: found[x] for name, x in tensors.items()}, place)
@@ -277,7 +294,7 @@ def _tensors_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def _without_skips(
-    net: Perceptron, flow: KernelFlow, letters: list[str], report: Report | None
+    net: Perceptron, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Of one input from tables, as far as these know a tensor; else layer by layer."""
     plain = net.branch
@@ -293,13 +310,13 @@ def _without_skips(
 
 
 def _with_skips(
-    net: Perceptron, flow: KernelFlow, letters: list[str], report: Report | None
+    net: Perceptron, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Every layer with every other; all at once."""
     # A room that few enter, and that brings an optimiser along.
     from scalewise.theory.residual._tensors import residual_tensors
 
-    found = residual_tensors(net, flow.K, letters)
+    found = residual_tensors(net, inputs, flow.K, letters)
     if report is not None:
         report(net.depth - 1, net.depth - 1)
     return found

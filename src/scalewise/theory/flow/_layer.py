@@ -92,7 +92,7 @@ class Expectations(abc.ABC):
         return {pq: self.M(*pq)[self.pairs.first, self.pairs.second] for pq in orders}
 
 
-class _Evaluated(Expectations):
+class Evaluated(Expectations):
     """Expectations with errors, each in its parts."""
 
     @abc.abstractmethod
@@ -137,7 +137,7 @@ class _Evaluated(Expectations):
         return self.of_family(family)["covariance"].value
 
 
-class Layer(_Evaluated):
+class Layer(Evaluated):
     r"""Expectations at one kernel, made as they are asked for.
 
     Args:
@@ -212,7 +212,7 @@ class Layer(_Evaluated):
         return out
 
 
-class _Followed(_Evaluated):
+class _Followed(Evaluated):
     """The expectations of one layer among others, each followed through the layers by itself."""
 
     def __init__(
@@ -235,7 +235,7 @@ def layers_of(
     sigma: Activation,
     K: Float[np.ndarray, "layer sample sample"],
     make: Callable[[Activation, Matrix], Layer] = Layer,
-) -> Iterator[_Evaluated]:
+) -> Iterator[Evaluated]:
     """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
 
     Args:
@@ -268,7 +268,7 @@ def layers_of(
 class Shaken(Expectations):
     """The expectations of a layer, its estimates combined, each moved by its error, up or down by the seed."""
 
-    def __init__(self, layer: _Evaluated, seed: int) -> None:
+    def __init__(self, layer: Evaluated, seed: int) -> None:
         super().__init__(layer.sigma, layer.K)
         self._layer, self._seed = layer, seed
         self._pair: dict[tuple[int, int], np.ndarray] = {}

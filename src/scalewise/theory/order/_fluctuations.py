@@ -29,7 +29,7 @@ from scalewise.theory.order._readers import OnPairs, Operator, Reader
 from scalewise.theory.order._terms import Monomial, Wanted, curvature, past, sources
 
 Covariance = tuple[int, int, Pair, Pair]
-Shift = Float[np.ndarray, "pair _estimate"]
+Shift = Float[np.ndarray, "_pair _estimate"]
 
 
 @dataclass

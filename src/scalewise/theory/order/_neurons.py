@@ -22,7 +22,7 @@ from scalewise.theory.order._jets import Component, Jet, Pair
 from scalewise.theory.order._readers import OnPairs, Operator, Reader, on_pairs, pairs_of
 from scalewise.theory.order._terms import response, sources
 
-Cross = Float[np.ndarray, "label other"]
+Cross = Float[np.ndarray, "_label _other"]
 
 
 @dataclass

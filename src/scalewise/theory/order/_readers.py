@@ -11,7 +11,7 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -21,6 +21,7 @@ from scipy import sparse
 
 from scalewise.theory.flow._layer import Expectations, as_many
 from scalewise.theory.flow._pairs import Pairs
+from scalewise.theory.order._densities import densities
 from scalewise.theory.order._jets import Pair
 from scalewise.theory.order._terms import (
     Change,
@@ -35,7 +36,8 @@ from scalewise.theory.order._terms import (
 )
 
 Operator = np.ndarray | sparse.csr_array
-OnPairs = Float[np.ndarray, "pair _estimate pair"]
+OnPairs = Float[np.ndarray, "_pair _estimate _other"]
+Among = Callable[[Int[np.ndarray, " label"]], Expectations]
 _ONES = (0, 0, 0, 0)
 _DENSE = 64  # pairs, up to which matrices are not sparse
 
@@ -47,6 +49,7 @@ class Reader:
     Args:
         population: Number of the channels that it reads.
         expectations: Of the activation over all labels of these.
+        among: The same over some of the labels, where there are more than one layer reads.
         Theta: Of their preactivations, on all labels; ``None`` where no tangent is asked for.
         at: The labels that it reads.
         taps: $B_\tau$, from these labels to its own; ``None`` for one that changes nothing.
@@ -59,6 +62,7 @@ class Reader:
 
     population: int
     expectations: Expectations
+    among: Among | None
     Theta: Float[np.ndarray, "label label"] | None
     at: Int[np.ndarray, " label"]
     taps: Sequence[np.ndarray] | None
@@ -212,20 +216,25 @@ class Reader:
         labels += [other.at[site] for site in other.sites(beside)]
         total = None
         for term, count in noise(own, features(beside, flat=self.flat)).items():
-            part = count * self._at_four(term, labels)
+            part = count * self._at_four(term, labels, other)
             total = part if total is None else total + part
         return total
 
-    def _at_four(self, term: Noise, labels: list[np.ndarray]) -> OnPairs:
+    def _at_four(self, term: Noise, labels: list[np.ndarray], other: Reader) -> OnPairs:
         """One expectation at four sites."""
-        a, b, c, d = labels
-        E = self.expectations
+        E, places = self.expectations, labels
         if term.orders == _ONES and term.inside:
+            a, b, c, d = labels
             index = E.pairs.index
             value = as_many(E.source)[:, index[a, b][:, None], index[c, d]]
         else:
-            value = _four(E, term, labels)
+            if self.among is not None:
+                some = np.union1d(self.at, other.at)
+                E, places = self.among(some), [np.searchsorted(some, own) for own in labels]
+            value = _four(E, term, places)
         value = value.swapaxes(0, 1)
+        if E.sigma.kinks and max(term.orders) == 2:
+            value = value + _kinked(E, term, places)
         for joined in term.joined:
             value = value * self._beside(joined, labels)
         return value
@@ -267,6 +276,15 @@ def _four(E: Expectations, term: Noise, labels: list[np.ndarray]) -> np.ndarray:
         T = E.four(family)
     at = [labels[0][:, None], labels[1][:, None], labels[2], labels[3]]
     return T[:, at[order[0]], at[order[1]], at[order[2]], at[order[3]]]
+
+
+def _kinked(E: Expectations, term: Noise, labels: list[np.ndarray]) -> OnPairs:
+    """Of a second derivative by parts what stands at kinks."""
+    a, b, c, d = labels
+    assert sorted(term.orders[:2]) == [0, 2]
+    assert term.orders[2:] == (0, 0)
+    first = (a, b) if term.orders[0] == 2 else (b, a)
+    return densities(E.sigma, E.K, first, (c, d), E.M(0, 0)[c, d])
 
 
 # In the order of factors in which four are known together.

@@ -16,11 +16,11 @@ from scalewise._checked import Told, checked
 from scalewise.activations import Activation
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import MLP
+from scalewise.networks._course import course
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES
 from scalewise.theory.flow._layer import Layer, Matrix
-from scalewise.theory.order._course import course
 from scalewise.theory.order._tensors import Tensors, tensors_along
 from scalewise.theory.order._terms import wanted
 

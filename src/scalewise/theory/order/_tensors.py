@@ -6,17 +6,19 @@ A run takes all random layers with the expectations as they are, or with all of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from scalewise.gaussian import SHAKES
-from scalewise.theory.flow._layer import Expectations, Layer, Shaken
-from scalewise.theory.order._course import Course
+from scalewise.networks._course import Course
+from scalewise.theory.flow._layer import Evaluated, Expectations, Layer, Shaken
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Kernels, Make, Way
 
+_TOGETHER = 12  # labels of a population, up to which all expectations are made together
 Tensors = dict[str, np.ndarray]  # by letter, an axis of estimates first
 
 
@@ -33,16 +35,17 @@ def tensors_along(
     """
     way = Way(course, kernels, wanted(tuple(letters)))
     orders = [OrderOne() for _ in range(1 + SHAKES)]
-    seen: dict[int, list[Expectations]] = {}
+    seen: dict[int, list[_Seen]] = {}
     known = way.expectations(make)
     for time, step in enumerate(course.steps):
         root = way.root(step)
         if root not in seen:
-            layer = next(known)
-            seen[root] = [layer, *(Shaken(layer, seed) for seed in range(SHAKES))]
+            several = len(course.populations[root].points) > 1 and way.size(root) > _TOGETHER
+            some = _Some(next(known), make)
+            seen[root] = [_Seen(some, seed, several=several) for seed in (None, *range(SHAKES))]
         alive = way.alive(time)
-        for order, expectations in zip(orders, seen[root], strict=True):
-            order.add(step.draw, way.reader(step, expectations), way.wanted, alive)
+        for order, own in zip(orders, seen[root], strict=True):
+            order.add(step.draw, way.reader(step, own.whole, own.among), way.wanted, alive)
         way.hear(step)
         for end in way.ends_at.get(time, ()):
             yield (
@@ -54,3 +57,37 @@ def tensors_along(
             )
         if way.last_read[root] == time:
             del seen[root]
+
+
+@dataclass
+class _Some:
+    """The expectations of a population, and those over some of its labels, made once for all runs."""
+
+    whole: Evaluated
+    make: Make
+    known: dict[bytes, Evaluated] = field(default_factory=dict)
+
+    def among(self, labels: np.ndarray) -> Evaluated:
+        """Over some labels."""
+        key = labels.tobytes()
+        if key not in self.known:
+            self.known[key] = self.make(self.whole.sigma, self.whole.K[np.ix_(labels, labels)])
+        return self.known[key]
+
+
+class _Seen:
+    """The expectations of a population in one run: as they are, or moved by their errors."""
+
+    def __init__(self, some: _Some, seed: int | None, *, several: bool) -> None:
+        self._some, self._seed, self._kept = some, seed, dict[bytes, Expectations]()
+        self.whole = self._moved(some.whole)
+        self.among = self._among if several else None
+
+    def _moved(self, layer: Evaluated) -> Expectations:
+        return layer if self._seed is None else Shaken(layer, self._seed)
+
+    def _among(self, labels: np.ndarray) -> Expectations:
+        key = labels.tobytes()
+        if key not in self._kept:
+            self._kept[key] = self._moved(self._some.among(labels))
+        return self._kept[key]

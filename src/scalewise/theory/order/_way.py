@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
+from scalewise.networks._course import Course, Form, Step
 from scalewise.networks._nodes import Draw
-from scalewise.theory.flow._layer import Expectations, Layer, layers_of
-from scalewise.theory.order._course import Course, Form, Step
+from scalewise.theory.flow._layer import Evaluated, Expectations, Layer, layers_of
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._neurons import Neurons
-from scalewise.theory.order._readers import Reader
+from scalewise.theory.order._readers import Among, Reader
 from scalewise.theory.order._terms import Wanted
 
-Square = Float[np.ndarray, "label label"]
+Square = Float[np.ndarray, "_label _label2"]
 Kernels = Mapping[int, tuple[Square, Square | None]]  # of each random layer, on its labels
 Make = Callable[[Activation, Square], Layer]
 
@@ -61,6 +61,10 @@ class Way:
             self.course.populations[self.course.of_point[point]].forms[point] for point in points
         ]
 
+    def size(self, root: int) -> int:
+        """The labels of a population."""
+        return sum(map(self.course.labels_of, self.course.populations[root].points))
+
     def stacked(self, points: Sequence[int]) -> Form:
         """What the preactivations of some activations are sums of, one after the other."""
         forms = self.forms(points)
@@ -93,7 +97,7 @@ class Way:
         assert both[0] is not None
         return both[0], both[1]
 
-    def expectations(self, make: Make) -> Iterator[Expectations]:
+    def expectations(self, make: Make) -> Iterator[Evaluated]:
         """Of each population, in the order in which they are read."""
         order = dict.fromkeys(map(self.root, self.course.steps))
         known = [self.course.populations[root] for root in order]
@@ -107,7 +111,7 @@ class Way:
             for population, K in zip(known, kernels, strict=True):
                 yield make(population.sigma, K)
 
-    def reader(self, step: Step, expectations: Expectations) -> Reader:
+    def reader(self, step: Step, expectations: Expectations, among: Among | None = None) -> Reader:
         """A random layer of a run."""
         course, root = self.course, self.root(step)
         node = course.program.nodes[step.draw]
@@ -117,6 +121,7 @@ class Way:
         return Reader(
             population=root,
             expectations=expectations,
+            among=among,
             Theta=self._theta(root),
             at=self.at(step),
             taps=None if plain else taps,

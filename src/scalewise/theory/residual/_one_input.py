@@ -1,6 +1,8 @@
 r"""Residual networks and one input: vertex and NLO metric from tables and covariances of two layers, at any depth.
 
-In the notation of `_vertex`, with $\delta K^{(\ell)}=\sum_{k<\ell}g_{\ell k}\,\xi^{(k)}[\sigma^2]$,
+A skip connection lets a neuron remember itself: at infinite width its path through the layers is a Gaussian process
+with covariance $\gamma^{\ell-k}K^{(k)}$ between layers $k\le\ell$. With $\xi^{(k)}[F]$ the fluctuation of the average of
+$F(z^{(k)}_i)$ over the neurons of a layer, $\delta K^{(\ell)}=\sum_{k<\ell}g_{\ell k}\,\xi^{(k)}[\sigma^2]$,
 $A=n\,\mathrm{Cov}[\delta K,\delta K]$, $V=A+2\beta$ and $\chi_\parallel=C_Wg'+\gamma^2$,
 $$A^{(\ell+1)}=\chi_\parallel^2A^{(\ell)}+2C_W\chi_\parallel\sum_{k<\ell}g_{\ell k}\,c_{\ell k}
   +C_W^2c_{\ell\ell},\qquad c_{\ell k}=\mathrm{Cov}[\sigma^2(z^{(\ell)}),\sigma^2(z^{(k)})],$$
@@ -14,17 +16,27 @@ Source: derived; for a linear activation, and for every activation at $\gamma=0$
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import SHAKES, shaken, two_input_covariances, with_shakes
+from scalewise.activations import Activation
+from scalewise.gaussian import (
+    SHAKES,
+    Estimate,
+    line_rule,
+    shaken,
+    two_input_covariances,
+    with_shakes,
+)
 from scalewise.networks._perceptron import Perceptron
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
-from scalewise.theory.residual._metric import own_past
-from scalewise.theory.residual._vertex import memory
 
 Layers = Float[np.ndarray, "layer ..."]
+Alone = Float[np.ndarray, " layer"]
+_CURVED = ((2, 0, 0, 0), (1, 1, 0, 0))
 Expectations = dict[tuple[str, int], np.ndarray]
 
 
@@ -93,3 +105,38 @@ def _recursion(
         g = np.append(chi * g, C_W)
         out[:, m + 1] = n * (A + 2 * beta), n * G1
     return out
+
+
+def memory(net: Perceptron) -> Float[np.ndarray, "layer later"]:
+    r"""The product of the $\gamma$ between two layers; 0 below the diagonal, 1 on it."""
+    out = np.eye(net.depth)
+    for later in range(1, net.depth):
+        out[:later, later] = out[:later, later - 1] * net.skips[later]
+    return out
+
+
+def own_past(sigma: Activation, late: Alone, early: Alone, cross: Alone) -> Estimate:
+    r"""$\mathrm{Cov}[(\sigma\sigma''+\sigma'\sigma')(z_\ell),\sigma^2(z_k)]$ of one input, late and early."""
+    wanted = [(family, 0b1100) for family in _CURVED]
+    curved, sloped = two_input_covariances(sigma, (late, early, cross), wanted).values()
+    kinks = np.array([_kinks_of_one(sigma, *at) for at in zip(late, early, cross, strict=True)])
+    return Estimate(curved.value + sloped.value + kinks, curved.error + sloped.error, "covariance")
+
+
+def _density(kappa: float, variance: float) -> float:
+    return math.exp(-(kappa**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+
+
+def _kinks_of_one(sigma: Activation, late: float, early: float, cross: float) -> float:
+    r"""$\mathrm{Cov}[[\sigma']\,\delta_\kappa(z)\,\sigma(z),\sigma^2(z_k)]$, summed over kinks."""
+    total = 0.0
+    for kink in sigma.kinks:
+        kappa = kink.location
+        factor = kink.slope_jump * _density(kappa, late) * float(sigma(np.array([kappa]))[0])
+        if factor:
+            z, w = line_rule(np.array(early), sigma.split_points, 4)
+            centre = cross / late * kappa
+            splits = [point - centre for point in sigma.split_points]
+            y, v = line_rule(np.array(early - cross**2 / late), splits, 4)
+            total += factor * float(v @ sigma(centre + y) ** 2 - w @ sigma(z) ** 2)
+    return total

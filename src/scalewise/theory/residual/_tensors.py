@@ -12,43 +12,50 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks._perceptron import Perceptron
+from scalewise.selection import MOST_PATHS
 from scalewise.theory.flow._expansion import Expansion
-from scalewise.theory.flow._pairs import Pairs
-from scalewise.theory.residual._metric import drift
+from scalewise.theory.order._whole import whole_tensors
 from scalewise.theory.residual._one_input import one_input
-from scalewise.theory.residual._vertex import fluctuations, vertices
 
 _WATCHED = 24  # layers times inputs: a vertex of them takes a second
-Samples = Float[np.ndarray, "layer sample sample"]
+Samples = Float[np.ndarray, "..."]
 Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]
 
 
 def residual_tensors(
-    net: Perceptron, K: Samples, letters: Collection[str]
+    net: Perceptron, x: Samples, K: Samples, letters: Collection[str]
 ) -> tuple[Tensors, Expansion]:
-    r"""$V$ and $G^{\{1\}}$ at every layer with their errors, by letter, and the small parameter."""
+    """Tensors at every layer with their errors, by letter, and the small parameter."""
     few = _watched(net, K[0])
     some = K[:, few][:, :, few]
     if len(few) == K.shape[1]:  # one vertex for both
-        near = found = _tensors(net, K, {"V", *letters})
+        near = found = _tensors(net, x, K, {"V", *letters})
     else:
-        found, near = _tensors(net, K, letters), _tensors(net, some, {"V"})
+        found, near = _tensors(net, x, K, letters), _tensors(net, x[few], some, {"V"})
     return {letter: found[letter] for letter in letters}, _expansion(net, some, near["V"][0])
 
 
-def _tensors(net: Perceptron, K: Samples, letters: Collection[str]) -> Tensors:
+def _tensors(net: Perceptron, x: Samples, K: Samples, letters: Collection[str]) -> Tensors:
     if not letters:
         return {}
-    count = K.shape[1]
-    if count == 1:
-        return one_input(net, K)
-    pairs = Pairs.of(count)
-    runs = fluctuations(net, K, pairs)
-    steps = {
-        "V": lambda: vertices(runs, K, pairs),
-        "G1": lambda: drift(net, K, pairs, runs),
-    }
-    return {letter: steps[letter]() for letter in letters}
+    known: Tensors = {}
+    if len(x) == 1:
+        known = {letter: of for letter, of in one_input(net, K).items() if letter in letters}
+    rest = [letter for letter in letters if letter not in known]
+    if rest:
+        _check_size(net, len(x))
+        known |= whole_tensors(net, x, rest, range(1, net.depth + 1))
+    return known
+
+
+def _check_size(net: Perceptron, count: int) -> None:
+    """Refuse more than the memory bears."""
+    hidden = net.depth - 1
+    if count * hidden > MOST_PATHS:
+        raise ValueError(
+            f"The vertex of a residual network correlates every layer with every other; {hidden} "
+            f"hidden layers of {count} inputs are more than {MOST_PATHS} variables. Use fewer inputs."
+        )
 
 
 def _watched(net: Perceptron, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -19,12 +20,12 @@ from scalewise.networks._forward import entering, fixed_fields, forward
 from scalewise.networks._nodes import Draw, Mix, Pointwise, Spread, Sum, Weigh
 from scalewise.networks._program import Program
 
-Matrix = Float[np.ndarray, "label other"]
+Matrix = Float[np.ndarray, "_label _other"]
 Form = dict[int, Matrix]  # by node, of which a field is a sum
 
 
 class Unfit(ValueError):
-    """A network whose preactivations are not of this kind."""
+    """A network whose preactivations are not of this kind; the message is a clause."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Course:
         of_point: The population of each activation.
         ends: The forms of the layers that were asked for.
         labels: Of each random layer.
+        kinds_only: Whether matrices are sums of their columns, because nobody will read them.
         first: Random layers that read the inputs, which do not fluctuate.
     """
 
@@ -79,6 +81,7 @@ class Course:
     of_point: dict[int, int] = field(default_factory=dict)
     ends: dict[int, Form] = field(default_factory=dict)
     labels: dict[int, int] = field(default_factory=dict)
+    kinds_only: bool = False
     first: set[int] = field(default_factory=set)
     _joined: dict[int, int] = field(default_factory=dict)
 
@@ -99,35 +102,49 @@ class Course:
         self._joined[here] = here
         self.labels[here] = self.labels_of(here)
 
+    def start(self, node: int) -> Matrix:
+        """A field as a sum of itself."""
+        labels = self.labels_of(node)
+        return np.ones((labels, 1)) if self.kinds_only else np.eye(labels)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a preactivation is a sum of several random layers."""
+        forms = [form for known in self.populations.values() for form in known.forms.values()]
+        return any(len(form) > 1 for form in (*forms, *self.ends.values()))
+
     def labels_of(self, node: int) -> int:
         """Inputs times positions."""
         count = len(next(iter(self.fixed.values())))
         return count * math.prod(self.program.positions[node])
 
 
-def course(program: Program, x: np.ndarray, ends: Sequence[int]) -> Course:
+def course(
+    program: Program, x: np.ndarray, ends: Sequence[int], *, kinds_only: bool = False
+) -> Course:
     """The network behind some layers.
 
     Args:
         program: The nodes.
         x: (inputs, *positions, features).
         ends: The layers.
+        kinds_only: Whether matrices are not needed.
 
     Raises:
         Unfit: If a node is of another kind, or mixes what should stay apart.
     """
-    found = Course(program, fixed_fields(program, x))
+    found = Course(program, fixed_fields(program, x), kinds_only=kinds_only)
     forms: dict[int, Form] = {}
     for here in program.behind(ends):
         if here not in program.fixed:
             forms[here] = _form(found, here, forms)
-    for here, form in forms.items():
+    for here in forms:
         if isinstance(program.nodes[here], Pointwise):
             _place(found, here, forms[program.nodes[here].of[0]])
     for end in ends:
         form = forms[end]
         if not form.keys() <= found._joined.keys():
-            raise Unfit(f"Layer [{end}] is not a sum of random layers.")
+            raise Unfit(f"layer [{end}] is not a sum of random layers")
         found.ends[end] = form
     return found
 
@@ -139,18 +156,18 @@ def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
     if isinstance(node, Draw):
         found.add_draw(here)
         _read(found, here, node, forms)
-        return {here: np.eye(found.labels[here])}
+        return {here: found.start(here)}
     if isinstance(node, Pointwise):
         form = forms[node.of[0]]
         if not form.keys() <= found._joined.keys():
-            raise Unfit(f"Node [{here}], {node.said}, acts on what is not Gaussian.")
+            raise Unfit(f"node [{here}], {node.said}, acts on what is not Gaussian")
         found.join(form)
-        return {here: np.eye(found.labels_of(here))}
+        return {here: found.start(here)}
     if isinstance(node, Sum):
         total: Form = {}
         for factor, below in zip(node.factors, node.of, strict=True):
             if below in program.fixed:
-                raise Unfit(f"Node [{here}], {node.said}, adds inputs.")
+                raise Unfit(f"node [{here}], {node.said}, adds inputs")
             for key, matrix in forms[below].items():
                 part = factor * matrix
                 total[key] = total[key] + part if key in total else part
@@ -161,7 +178,7 @@ def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
         return {
             key: _applied(found, here, matrix, beside) for key, matrix in forms[node.of[0]].items()
         }
-    raise Unfit(f"Node [{here}], {node.said}, is neither a sum nor an activation.")
+    raise Unfit(f"node [{here}], {node.said}, is neither a sum nor an activation")
 
 
 def _join_all(found: Course, form: Form) -> None:
@@ -169,7 +186,7 @@ def _join_all(found: Course, form: Form) -> None:
     draws = [key for key in form if key in found._joined]
     points = [key for key in form if key not in found._joined]
     if draws and points:
-        raise Unfit("A sum has activations and random layers in it.")
+        raise Unfit("a sum has activations and random layers in it")
     found.join(draws)
 
 
@@ -190,10 +207,10 @@ def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
         found.first.add(here)
         return
     if node.again is not None or node.groups > 1:
-        raise Unfit(f"Node [{here}], {node.said}, shares weights or has groups.")
+        raise Unfit(f"node [{here}], {node.said}, shares weights or has groups")
     form = forms[below]
     if form.keys() & found._joined.keys():
-        raise Unfit(f"Node [{here}], {node.said}, reads what no activation has made.")
+        raise Unfit(f"node [{here}], {node.said}, reads what no activation has made")
     points = tuple(sorted(form))
     whole = np.concatenate([form[point] for point in points], axis=1)
     sizes = program.positions[below]
@@ -217,7 +234,21 @@ def _place(found: Course, here: int, form: Form) -> None:
     if known is None:
         known = found.populations[root] = Population(node.sigma, program.channels[here])
     if known.sigma != node.sigma:
-        raise Unfit(f"Node [{here}], {node.said}, acts beside another activation on a stream.")
+        raise Unfit(f"node [{here}], {node.said}, acts beside another activation on a stream")
     known.points.append(here)
     known.forms[here] = form
     found.of_point[here] = root
+
+
+@lru_cache(maxsize=256)
+def kind(program: Program, features: tuple[int, ...]) -> Course | str:
+    """What a network is, without matrices; or why it is not of this kind, a clause.
+
+    Args:
+        program: The nodes.
+        features: The shape of one input.
+    """
+    try:
+        return course(program, np.zeros((1, *features)), program.layers, kinds_only=True)
+    except Unfit as reason:
+        return str(reason)

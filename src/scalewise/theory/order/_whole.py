@@ -1,0 +1,83 @@
+"""Order 1/n of any network whose preactivations are Gaussian at infinite width, as whole arrays over its labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from scalewise.gaussian import with_shakes
+from scalewise.networks._architecture import Architecture
+from scalewise.networks._course import Course, course, kind
+from scalewise.observables import of_letter
+from scalewise.theory.order._labels import kernels_on_labels
+from scalewise.theory.order._tensors import tensors_along
+from scalewise.theory.order._terms import wanted
+
+_MOST_READ = 32  # labels that meet in one expectation: arrays with four of them fill the memory
+_MOST = 64  # labels of a population, whose pairs of pairs do
+Found = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def too_large(net: Architecture, inputs: int, letters: Collection[str]) -> str:
+    """Why tensors of a network of this kind do not fit into the memory, a clause; an empty text if they do.
+
+    Args:
+        net: The network.
+        inputs: How many there are.
+        letters: Which tensors.
+    """
+    found = kind(net.program, net.input_shape)
+    assert not isinstance(found, str)
+    every = [inputs * sum(map(found.labels_of, p.points)) for p in found.populations.values()]
+    most = max(every, default=0)
+    if most > _MOST:
+        return f"{inputs} inputs have {most} labels in it, and arrays over pairs of pairs are made for {_MOST}"
+    read = max((inputs * _read(found, step.points) for step in found.steps), default=0)
+    two = read * (2 if most > read else 1)
+    deep = wanted(tuple(letters)).has_tangents or (most > read and "G1" in letters)
+    if deep and two > _MOST_READ:
+        return (
+            f"{two} labels of {inputs} inputs meet in one expectation, and arrays over four of them are made for "
+            f"{_MOST_READ}"
+        )
+    return ""
+
+
+def _read(found: Course, points: Sequence[int]) -> int:
+    return sum(math.prod(found.program.positions[point]) for point in points)
+
+
+def whole_tensors(
+    net: Architecture,
+    x: np.ndarray,
+    letters: Collection[str],
+    layers: Sequence[int],
+    progress: Callable[[int, int], object] | None = None,
+) -> Found:
+    """Tensors at some layers of one site, each with its numerical error, by letter.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        letters: Which tensors.
+        layers: Which, counted from 1.
+        progress: Called with (layers done, layers in all).
+    """
+    program = net.program
+    ends = [program.layers[layer - 1] for layer in layers]
+    along = course(program, x, ends)
+    tangents = wanted(tuple(letters)).has_tangents
+    kernels = kernels_on_labels(program, x, max(ends), ntk=tangents)
+    values, errors = (
+        {a: np.zeros((len(layers), *(len(x),) * of_letter(a).legs)) for a in letters}
+        for _ in range(2)
+    )
+    for done, (end, runs) in enumerate(tensors_along(along, kernels, tuple(letters)), 1):
+        place = ends.index(end)
+        for a in letters:
+            values[a][place], errors[a][place] = with_shakes([run[a] for run in runs])
+        if progress is not None:
+            progress(done, len(layers))
+    return {a: (values[a], errors[a]) for a in letters}
