@@ -208,7 +208,9 @@ def test_predict_tells_order_one_with_its_error_and_the_small_parameter() -> Non
 
 
 REFUSED: dict[str, tuple[Layers, str, dict[str, object]]] = {
-    "there is a kink at z = 0": ((sw.Conv(3), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "G1", {}),
+    "there is a kink at z = 0": (
+        (sw.Conv(3), sw.LayerNorm(), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "G1", {}
+    ),
     "a maximum has kinks": (
         (sw.Conv(3), sw.MaxPool(2), sw.GlobalAvgPool(), sw.Dense(1)), "G1", {}
     ),
@@ -218,11 +220,11 @@ REFUSED: dict[str, tuple[Layers, str, dict[str, object]]] = {
     "masks of Dropout": (
         (sw.Conv(3), "tanh", sw.Dropout(0.5), sw.GlobalAvgPool(), sw.Dense(1)), "V", {}
     ),
-    "terms of order 1/n are known of fully": (
-        (sw.Conv(3), "tanh", sw.GlobalAvgPool(), sw.Dense(1)), "B", {}
+    "act on sums of random layers alone, and node": (
+        (sw.Conv(3), sw.LayerNorm(), "tanh", sw.GlobalAvgPool(), sw.Dense(1)), "P", {}
     ),
     "the activation jumps at z = 0": (
-        (sw.Conv(3), "perceptron", sw.GlobalAvgPool(), sw.Dense(1)), "V", {}
+        (sw.Conv(3), sw.LayerNorm(), "perceptron", sw.GlobalAvgPool(), sw.Dense(1)), "V", {}
     ),
     "layer 1 has positions": (
         (sw.Conv(3), "tanh", sw.GlobalAvgPool(), sw.Dense(1)), "V", {"layers": 1}

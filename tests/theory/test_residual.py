@@ -269,7 +269,7 @@ def covariance_of(sigma, joint, orders) -> np.ndarray:
 
 
 def covariances_of_layers(sigma, joint) -> np.ndarray:
-    """Of derivatives of sigma_a sigma_b in the later layer, densities included, with products in the earlier one."""
+    """Of derivatives of sigma_a sigma_b in the later layer, densities included, with products in the other."""
     layer, early = Layer(sigma, joint), (np.array([2, 2, 3]), np.array([2, 3, 3]))
     rows = []
     for family, (a, b), half in (

@@ -314,7 +314,7 @@ def test_what_does_not_exist_is_refused() -> None:
 
 
 def test_the_tensors_of_the_literature_are_all_that_their_recursions_need() -> None:
-    """Thirteen components answer to one another and to nothing else, each to those that PDLT has in its recursion."""
+    """Thirteen components answer to one another alone, each to those that PDLT has in its recursion."""
     every = wanted(tuple(TENSORS))
     assert (len(every.covariances), len(every.shifts)) == (11, 2)
     needs = {"V": "V", "D": "VD", "A": "VDA", "F": "F", "B": "B", "P": "BP", "Q": "FQ"}

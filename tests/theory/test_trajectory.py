@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from scalewise.theory.order._one_input import one_input
 
 import scalewise as sw
 from grids import thorough
@@ -16,6 +15,7 @@ from scalewise.theory.flow import _kernel_flow as kernel_flow
 from scalewise.theory.flow._layer import Layer
 from scalewise.theory.flow._trajectory import Part, Stretch, along
 from scalewise.theory.order import tensor_flow
+from scalewise.theory.order._one_input import one_input
 
 # The third is nearly the first.
 X = np.array([[1.0, 0.5, -0.3], [0.2, 1.0, 0.8], [1.0, 0.5, -0.301]])

@@ -31,6 +31,7 @@ from scalewise.gaussian._two_inputs import Family, two_input_covariances
 
 Orders = tuple[int, int]
 Moments = Callable[[int, int], np.ndarray]
+Sides = tuple[np.ndarray, np.ndarray]
 Samples = Float[np.ndarray, "sample sample"]
 _MAX_QUADRATURE_INPUTS = 12  # nested quadrature costs a millisecond a pair; samples take over
 _BLOCK = 1 << 11  # nodes at a time: the features of eight inputs then stay in cache
@@ -50,13 +51,13 @@ class FourPoint:
         right: $\langle\sigma^{(r)}_c\sigma^{(s)}_d\rangle$.
     """
 
-    covariance: Float[np.ndarray, "_estimate sample sample sample sample"]
-    error: Float[np.ndarray, "sample sample sample sample"]
-    left: Samples
-    right: Samples
+    covariance: Float[np.ndarray, "_estimate first first second second"]
+    error: Float[np.ndarray, "first first second second"]
+    left: Float[np.ndarray, "first first"]
+    right: Float[np.ndarray, "second second"]
 
     @property
-    def product(self) -> Float[np.ndarray, "_estimate sample sample sample sample"]:
+    def product(self) -> Float[np.ndarray, "_estimate first first second second"]:
         """The expectation of all four factors."""
         return self.covariance + self.left[:, :, None, None] * self.right
 
@@ -67,6 +68,7 @@ def four_point_covariances(
     rule: JointRule,
     families: Sequence[Family],
     moments: Moments | None,
+    sides: Sides | None = None,
 ) -> dict[Family, FourPoint]:
     r"""All entries of a few families of four-point expectations.
 
@@ -77,6 +79,7 @@ def four_point_covariances(
         families: Orders $(p,q,r,s)$; the first two and the last two make the features.
         moments: $M_{pq}$ as a matrix over samples for $p+q\le6$, or ``None`` where they do not exist:
             then only constants are split off.
+        sides: Which inputs the first two factors stand on, and which the other two, where not all stand on all.
 
     Returns:
         Each family. A product rule that does not resolve it is replaced by samples.
@@ -86,22 +89,26 @@ def four_point_covariances(
     count = len(K)
     halves = sorted({half for f in families for half in (f[:2], f[2:])})
     means = {pq: feature_means(sigma, K, pq) for pq in halves}
-    shape = (count,) * 4
+    first, second = (np.arange(count),) * 2 if sides is None else sides
+    shape = (*(len(first),) * 2, *(len(second),) * 2)
     values: dict[Family, np.ndarray] = {f: np.zeros((1, *shape)) for f in families}
     errors: dict[Family, np.ndarray] = {f: np.zeros(shape) for f in families}
     if sigma.family == "exp":
-        value = _log_normal(K)
+        value = _log_normal(K)[np.ix_(first, first, second, second)]
         slip = _ROUNDOFF * (1 + K.max()) * np.abs(value)
         for f in families:
             values[f], errors[f] = value[None], slip
     elif count > 2:
-        values, errors = _by_nodes(sigma, K, rule, families, means, moments)
+        values, errors = _by_nodes(sigma, K, rule, families, means, moments, (first, second))
     cheap = sigma.is_smooth or sigma.is_scale_invariant
-    wanted = count <= 2 or not rule.alike
+    wanted = sides is None and (count <= 2 or not rule.alike)
     if sigma.family != "exp" and wanted and (cheap or count <= _MAX_QUADRATURE_INPUTS):
         _on_two_inputs(sigma, K, values, errors)
     full = {(p, q): _constant(sigma, p) * _constant(sigma, q) + m for (p, q), m in means.items()}
-    return {f: FourPoint(values[f], errors[f], full[f[:2]], full[f[2:]]) for f in families}
+    left, right = np.ix_(first, first), np.ix_(second, second)
+    return {
+        f: FourPoint(values[f], errors[f], full[f[:2]][left], full[f[2:]][right]) for f in families
+    }
 
 
 def _constant(sigma: Activation, order: int) -> float:
@@ -154,12 +161,19 @@ def _by_nodes(
     families: Sequence[Family],
     means: dict[Orders, np.ndarray],
     moments: Moments | None,
+    sides: Sides,
 ) -> tuple[dict[Family, np.ndarray], dict[Family, np.ndarray]]:
     """Values, by scramble if there are scrambles, and errors beside their spread."""
-    monomials = _Monomials(K, linear=sigma.parity == 0, forms=moments is not None)
-    pairs = {pq: _pairs(len(K), ordered=pq[0] != pq[1]) for pq in means}
-    best = {pq: monomials.best(pq, pairs[pq], means[pq], moments) for pq in pairs}
-    found = _sample(sigma, rule, families, pairs, monomials, best)
+    linear, forms = sigma.parity == 0, moments is not None
+    halves = {0: {f[:2] for f in families}, 1: {f[2:] for f in families}}
+    of_sides = []
+    for place, labels in enumerate(sides):
+        monomials = _Monomials(K, labels, linear=linear, forms=forms)
+        pairs = {pq: _pairs(labels, ordered=pq[0] != pq[1]) for pq in sorted(halves[place])}
+        best = {pq: monomials.best(pq, pairs[pq], means[pq], moments) for pq in pairs}
+        of_sides.append(_Side(monomials, pairs, best))
+    both = of_sides[0], of_sides[1]
+    found = _sample(sigma, rule, families, both, both[0].monomials.covariance(K, both[1].monomials))
     if rule.engine == "samples":
         return (
             {f: value for f, (value, _) in found.items()},
@@ -170,73 +184,99 @@ def _by_nodes(
     values = {f: found[f][0][-1:] for f in known}
     missed = [f for f in families if f not in known]
     if missed:
-        sampled = _by_nodes(sigma, K, rule.samples, missed, means, moments)
+        sampled = _by_nodes(sigma, K, rule.samples, missed, means, moments, sides)
         values, known = values | sampled[0], known | sampled[1]
     return values, known
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The features that two of the four factors make.
+
+    Args:
+        monomials: Their best approximation is made of.
+        pairs: By orders the first and the second input of each, and the place of every pair of inputs of the side.
+        best: By orders the coefficients of the monomials.
+    """
+
+    monomials: _Monomials
+    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]]
+    best: dict[Orders, np.ndarray]
 
 
 def _sample(
     sigma: Activation,
     rule: JointRule,
     families: Sequence[Family],
-    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    monomials: _Monomials,
-    best: dict[Orders, np.ndarray],
+    sides: tuple[_Side, _Side],
+    covariance: np.ndarray,
 ) -> dict[Family, tuple[np.ndarray, np.ndarray]]:
     """The covariances from each node set of a rule, and their natural size."""
-    left: list[Orders] = sorted({(f[0], f[1]) for f in families})
-    right: list[Orders] = sorted({(f[2], f[3]) for f in families})
     out: dict[Family, tuple[list[np.ndarray], np.ndarray]] = {
         f: ([], np.zeros(())) for f in families
     }
+    one, other = sides
     for nodes, weights in rule.nodes():
-        gram, sizes = _gram(sigma, nodes, weights, (left, right), pairs, monomials)
+        gram, sizes = _gram(sigma, nodes, weights, sides)
         for family, (found, size) in out.items():
             p, q = family[:2], family[2:]
             value = (
                 gram[p, q]
-                - best[p] @ gram[None, q]
-                - gram[p, None] @ best[q].T
-                + best[p] @ (gram[None, None] + monomials.covariance) @ best[q].T
+                - one.best[p] @ gram[None, q]
+                - gram[p, None] @ other.best[q].T
+                + one.best[p] @ (gram[None, None] + covariance) @ other.best[q].T
             )
-            rows, columns = pairs[p][2], pairs[q][2]
+            rows, columns = one.pairs[p][2], other.pairs[q][2]
             found.append(value[rows[:, :, None, None], columns])
             here = sizes[0][p][rows][:, :, None, None] * sizes[1][q][columns]
             out[family] = found, np.maximum(size, here)
     return {f: (np.stack(found), size) for f, (found, size) in out.items()}
 
 
-def _pairs(count: int, *, ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First and second sample of each pair, and the place of every pair of samples."""
+def _pairs(labels: np.ndarray, *, ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First and second input of each pair, and the place of every pair of them."""
+    count = len(labels)
     if ordered:
         a, b = np.indices((count, count)).reshape(2, -1)
-        return a, b, np.arange(count * count).reshape(count, count)
+        return labels[a], labels[b], np.arange(count * count).reshape(count, count)
     a, b = np.triu_indices(count)
     place = np.empty((count, count), dtype=np.intp)
     place[a, b] = place[b, a] = np.arange(a.size)
-    return a, b, place
+    return labels[a], labels[b], place
 
 
 class _Monomials:
     r"""$u=(1,z_a,z_az_b-K_{ab})$; without the middle part where parity makes it useless, or all but 1."""
 
-    def __init__(self, K: np.ndarray, *, linear: bool, forms: bool) -> None:
-        count = len(K) if forms else 0
-        self.first, self.second, self.place = _pairs(count, ordered=False)
+    def __init__(self, K: np.ndarray, labels: np.ndarray, *, linear: bool, forms: bool) -> None:
+        own = labels if forms else labels[:0]
+        self.first, self.second, self.place = _pairs(own, ordered=False)
         self.mean = K[self.first, self.second][:, None]
-        self.lines = count if linear else 0
-        a, b = self.first, self.second
-        wick = K[np.ix_(a, a)] * K[np.ix_(b, b)] + K[np.ix_(a, b)] * K[np.ix_(b, a)]
-        low = 1 + self.lines
-        self.covariance = np.zeros((low + a.size, low + a.size))
-        self.covariance[1:low, 1:low] = K[: self.lines, : self.lines]
-        self.covariance[low:, low:] = wick
+        self.lines = own if linear else own[:0]
+        self.where = np.zeros(len(K), dtype=np.intp)
+        self.where[labels] = np.arange(len(labels))
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return 1 + len(self.lines) + self.first.size
+
+    def covariance(
+        self, K: np.ndarray, other: _Monomials
+    ) -> Float[np.ndarray, "monomial monomial_1"]:
+        """Of these with others."""
+        a, b, c, d = self.first, self.second, other.first, other.second
+        low, its = 1 + len(self.lines), 1 + len(other.lines)
+        found = np.zeros((self.count, other.count))
+        found[1:low, 1:its] = K[np.ix_(self.lines, other.lines)]
+        found[low:, its:] = K[np.ix_(a, c)] * K[np.ix_(b, d)] + K[np.ix_(a, d)] * K[np.ix_(b, c)]
+        return found
 
     def fill(self, rows: Float[np.ndarray, "monomial node"], z: np.ndarray) -> None:
         """Write the monomials at the nodes."""
         rows[0] = 1.0
-        rows[1 : 1 + self.lines] = z[: self.lines]
-        forms = rows[1 + self.lines :]
+        rows[1 : 1 + len(self.lines)] = z[self.lines]
+        forms = rows[1 + len(self.lines) :]
         np.multiply(z[self.first], z[self.second], out=forms)
         forms -= self.mean
 
@@ -247,17 +287,18 @@ class _Monomials:
         p, q = orders
         a, b, _ = pairs
         row = np.arange(a.size)
-        C = np.zeros((a.size, len(self.covariance)))
+        C = np.zeros((a.size, self.count))
         C[:, 0] = mean[a, b]
         if moments is None:
             return C
-        if self.lines:
-            C[row, 1 + a] += moments(p + 1, q)[a, b]
-            C[row, 1 + b] += moments(p, q + 1)[a, b]
-        forms = 1 + self.lines
-        C[row, forms + self.place[a, a]] += 0.5 * moments(p + 2, q)[a, b]
-        C[row, forms + self.place[a, b]] += moments(p + 1, q + 1)[a, b]
-        C[row, forms + self.place[b, b]] += 0.5 * moments(p, q + 2)[a, b]
+        i, j = self.where[a], self.where[b]
+        if len(self.lines):
+            C[row, 1 + i] += moments(p + 1, q)[a, b]
+            C[row, 1 + j] += moments(p, q + 1)[a, b]
+        forms = 1 + len(self.lines)
+        C[row, forms + self.place[i, i]] += 0.5 * moments(p + 2, q)[a, b]
+        C[row, forms + self.place[i, j]] += moments(p + 1, q + 1)[a, b]
+        C[row, forms + self.place[j, j]] += 0.5 * moments(p, q + 2)[a, b]
         return C
 
 
@@ -265,9 +306,7 @@ def _gram(
     sigma: Activation,
     nodes: np.ndarray,
     weights: np.ndarray,
-    sides: tuple[list[Orders], list[Orders]],
-    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    monomials: _Monomials,
+    sides: tuple[_Side, _Side],
 ) -> tuple[
     dict[tuple[Orders | None, Orders | None], np.ndarray], list[dict[Orders | None, np.ndarray]]
 ]:
@@ -275,22 +314,23 @@ def _gram(
 
     And the root mean square of each feature, on either side.
     """
-    increments = {p: increment(sigma, p) for p in {p for pq in pairs for p in pq}}
+    orders = {p for side in sides for pq in side.pairs for p in pq}
+    increments = {p: increment(sigma, p) for p in orders}
     count = min(_BLOCK, nodes.shape[1])
-    stacks = [_stack(side, pairs, monomials, count) for side in sides]
+    stacks = [_stack(side, count) for side in sides]
     total = np.zeros((len(stacks[0][0]), len(stacks[1][0])))
     squares = [np.zeros(len(rows)) for rows, _ in stacks]
     for start in range(0, nodes.shape[1], count):
         z = np.ascontiguousarray(nodes[:, start : start + count])
         w = weights[start : start + count]
         d = {p: delta(z) for p, delta in increments.items()}
-        for (rows, place), square in zip(stacks, squares, strict=True):
+        for side, (rows, place), square in zip(sides, stacks, squares, strict=True):
             for key, where in place.items():
                 target = rows[where, : z.shape[1]]
                 if key is None:
-                    monomials.fill(target, z)
+                    side.monomials.fill(target, z)
                 else:
-                    (p, q), (a, b, _) = key, pairs[key]
+                    (p, q), (a, b, _) = key, side.pairs[key]
                     np.multiply(d[p][a], d[q][b], out=target)
                     if increments[q].centre:
                         target += increments[q].centre * d[p][a]
@@ -313,15 +353,10 @@ def _gram(
     return gram, sizes
 
 
-def _stack(
-    side: list[Orders],
-    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    monomials: _Monomials,
-    count: int,
-) -> tuple[np.ndarray, dict[Orders | None, slice]]:
+def _stack(side: _Side, count: int) -> tuple[np.ndarray, dict[Orders | None, slice]]:
     """Room for the features of one side, and monomials, at `count` nodes; and what stands where."""
-    sizes: list[tuple[Orders | None, int]] = [(key, pairs[key][0].size) for key in side]
-    sizes.append((None, len(monomials.covariance)))
+    sizes: list[tuple[Orders | None, int]] = [(key, own[0].size) for key, own in side.pairs.items()]
+    sizes.append((None, side.monomials.count))
     place, rows = {}, 0
     for key, size in sizes:
         place[key] = slice(rows, rows + size)

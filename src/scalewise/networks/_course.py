@@ -1,8 +1,9 @@
-r"""A network as random layers that read activations of Gaussian preactivations: which labels each one has and mixes.
+r"""A network as random layers that read activations of Gaussian preactivations: their labels, and what mixes them.
 
-Every preactivation is a sum of random layers on mixed labels, $h_m=\sum_jL_{mj}u_j$, and every random layer reads a sum
-of activations, $u_t=b+\sum_\tau W^\tau B_\tau\sum_mR_{tm}\sigma(h_m)$. A label is an input at a position. Fixed maps of
-positions, windows, graphs and masks are matrices over labels, found by what they do to fields that are 1 at one label.
+Every preactivation is a sum of random layers on mixed labels, $h_m=\sum_jL_{mj}u_j$, and every random layer reads
+a sum of activations, $u_t=b+\sum_\tau W^\tau B_\tau\sum_mR_{tm}\sigma(h_m)$. A label is an input at a position.
+Fixed maps of positions, windows, graphs and masks are matrices over labels, found by what they do to fields that
+are 1 at one label.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from scalewise.networks import MLP
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._perceptron import Perceptron
 from scalewise.tasks import Task
@@ -39,11 +40,22 @@ class Asked:
     accuracy: float | None = None
 
     @property
+    def plain(self) -> MLP | None:
+        """The network, if it is fully connected without skip connections."""
+        net = self.net
+        return net.branch if isinstance(net, Perceptron) and not any(net.skips) else None
+
+    @property
     def perceptron(self) -> Perceptron:
-        """The network, of which order 1/n is known; others are refused before."""
+        """The network, where those of other layers are refused before."""
         if not isinstance(self.net, Perceptron):
-            raise TypeError(f"Order 1/n is not known of {self.net!r}.")
+            raise TypeError(f"Fully connected layers are wanted; got {self.net!r}.")
         return self.net
+
+    @property
+    def width(self) -> float:
+        """Channels that the last layer reads."""
+        return float(self.net.widths[-2])
 
     @property
     def tests(self) -> np.ndarray:

@@ -67,7 +67,7 @@ class Outcome(Quantity):
 
     def obstacle(self, asked: Asked) -> str:
         """Why a call that has `asked` for it cannot have it, a clause."""
-        return (_order(asked) if self.order else "") or self.obstacle_of_networks(asked)
+        return self.obstacle_of_networks(asked)
 
     def obstacle_of_networks(self, asked: Asked) -> str:
         """Why it cannot be measured on networks that are trained, whatever theory knows.
@@ -113,11 +113,6 @@ def _evidence(asked: Asked) -> str:
 
 def _targets(asked: Asked) -> str:
     return "" if (asked.task.targets**2).any() else "the targets are 0, and have no direction"
-
-
-def _order(asked: Asked) -> str:
-    known = isinstance(asked.net, Perceptron)
-    return "" if known else "order 1/n is known of fully connected layers alone"
 
 
 def _last_layer(asked: Asked) -> str:

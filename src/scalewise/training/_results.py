@@ -85,10 +85,10 @@ def as_dataset(
             attrs = {"long_name": "Numerical error of the prediction", "units": row.units}
             variables[f"{name}_error"] = variable(variables[name].dims, more.errors[name], attrs)
     for name in VARIANCES & variables.keys():
-        own, n = f"{name}_nlo", getattr(asked.net, "hidden_widths", ())
-        if own in variables and n:
+        own = f"{name}_nlo"
+        if own in variables and asked.net.depth > 1:
             error = variables.get(f"{own}_error", 0.0)
-            warn_of_signs(variables[name], variables[own], error, float(n[-1]))
+            warn_of_signs(variables[name], variables[own], error, asked.width)
     coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times

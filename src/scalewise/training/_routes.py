@@ -153,19 +153,21 @@ def _reached(asked: Asked, values: Arrays, errors: Arrays) -> float:
 
 def _why_not(asked: Asked) -> str:
     """What stands in the way of an accuracy, a clause."""
-    if not asked.perceptron.activation.is_smooth:
+    if not all(sigma.is_smooth for sigma in asked.net.activations):
         return "expectations of an activation with a kink are sampled"
     if isinstance(asked.algorithm, Bayes | LastLayer):
         return "neurons are sampled"
+    if asked.plain is None:
+        return "expectations over positions are sampled"
     return "neighbouring inputs, or weights as large as these, take a finer one than there is"
 
 
 def _warn(asked: Asked, parameter: float) -> None:
-    n = asked.perceptron.hidden_widths[-1]
+    n = asked.width
     if parameter > LARGE * n:
         warnings.warn(
             f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "
-            f"{parameter / n:.2g} at width {n}, and order 1/n decides nothing beyond {LARGE:g}. Take a width of "
+            f"{parameter / n:.2g} at width {n:g}, and order 1/n decides nothing beyond {LARGE:g}. Take a width of "
             f"at least {math.ceil(parameter / LARGE)}, stop training early, or give a `ridge`.",
             ExpansionWarning,
             stacklevel=4,

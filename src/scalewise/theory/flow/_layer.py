@@ -95,6 +95,8 @@ class Expectations(abc.ABC):
 class Evaluated(Expectations):
     """Expectations with errors, each in its parts."""
 
+    alike = False  # whether all entries of what nodes tell are wrong alike
+
     @abc.abstractmethod
     def of_moment(self, p: int, q: int) -> Parts:
         r"""$M_{pq}$, $p\ge q$, one part."""
@@ -148,7 +150,7 @@ class Layer(Evaluated):
 
     def __init__(self, sigma: Activation, K: Matrix, *, alike: bool = False) -> None:
         super().__init__(sigma, K)
-        self._alike = alike
+        self.alike = alike
         self._moments: dict[tuple[int, int], Parts] = {}
         self._families: dict[Family, Parts] = {}
 
@@ -172,26 +174,30 @@ class Layer(Evaluated):
             together = next((group for group in _FAMILIES if family in group), (family,))
             rule = self._rule(points=self._points, scrambles=SCRAMBLES)
             split = self.M if self.sigma.is_smooth else None
-            made = four_point_covariances(self.sigma, self.K, rule, together, split)
+            made = four_point_covariances(self.sigma, self.K, rule, together, split, self._sides)
             for key, found in made.items():
-                none = np.zeros_like(self.K)
                 self._families[key] = {
                     "covariance": Part(found.covariance, found.error),
-                    "left": Part(found.left[None], none),
-                    "right": Part(found.right[None], none),
+                    "left": Part(found.left[None], np.zeros_like(found.left)),
+                    "right": Part(found.right[None], np.zeros_like(found.right)),
                 }
         return self._families[family]
 
     @property
+    def _sides(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The labels of the first two factors and of the others, where not all stand on all."""
+        return None
+
+    @property
     def _points(self) -> int:
         """Of each scramble for a family."""
-        if not self._alike:
+        if not self.alike:
             return POINTS
         affordable = 1 << int(np.log2(_WORK / self.pairs.first.size**2))
         return int(np.clip(affordable, POINTS, _MOST_POINTS))
 
     def _rule(self, **size: int) -> JointRule:
-        return joint_rule(self.K, smooth=self.sigma.is_smooth, alike=self._alike, **size)
+        return joint_rule(self.K, smooth=self.sigma.is_smooth, alike=self.alike, **size)
 
     @cached_property
     def _source(self) -> Parts:
@@ -210,6 +216,36 @@ class Layer(Evaluated):
             value[a, b], error[a, b] = found[p, q].value, found[p, q].error
             out[p, q] = {"M": Part(value[None], error)}
         return out
+
+
+class Between(Layer):
+    """Expectations of products of two factors on some of the labels with two on others.
+
+    Args:
+        whole: Those over all labels, whose moments these are.
+        first: Labels of the first two factors.
+        second: Those of the others.
+    """
+
+    def __init__(self, whole: Evaluated, first: np.ndarray, second: np.ndarray) -> None:
+        some = np.union1d(first, second)
+        super().__init__(whole.sigma, whole.K[np.ix_(some, some)], alike=whole.alike)
+        self._whole, self._some = whole, some
+        self._first, self._second = (np.searchsorted(some, own) for own in (first, second))
+
+    def of_moment(self, p: int, q: int) -> Parts:
+        """Of all labels."""
+        (part,) = self._whole.of_moment(p, q).values()
+        at = np.ix_(self._some, self._some)
+        return {"M": Part(part.value[:, *at], part.error[at])}
+
+    @property
+    def _sides(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return self._first, self._second
+
+    def _rule(self, **size: int) -> JointRule:
+        """Samples: what a product rule of four labels tells is less."""
+        return super()._rule(**size).samples.of_size(size["points"], size["scrambles"])
 
 
 class _Followed(Evaluated):

@@ -1,7 +1,7 @@
 r"""Second derivatives at kinks, where they are densities: covariances of them with products of activations.
 
-A derivative by parts of $\sigma(z_a)\sigma(z_b)$ has $[\sigma'](\kappa)\,\delta(z_a-\kappa)\,\sigma(z_b)$ in it at each
-kink $\kappa$, and
+A derivative by parts of $\sigma(z_a)\sigma(z_b)$ has $[\sigma'](\kappa)\,\delta(z_a-\kappa)\,\sigma(z_b)$ in it at
+each kink $\kappa$, and
 $$\mathrm{Cov}[\delta(z_a-\kappa)\sigma_b,\sigma_c\sigma_d]=p_a(\kappa)\,\mathbb E\big[\sigma_b\,(\sigma_c\sigma_d
 -\langle\sigma_c\sigma_d\rangle)\,\big|\,z_a=\kappa\big].$$
 
@@ -43,7 +43,7 @@ def densities(
     total = np.zeros((len(bent), SCRAMBLES, len(c)))
     for a in np.unique(bent):
         rows = np.flatnonzero(bent == a)
-        variance = K[a, a]
+        variance = float(K[a, a])
         if variance == 0.0:
             continue
         rho = K[:, a] / variance

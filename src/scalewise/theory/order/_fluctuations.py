@@ -7,9 +7,10 @@ $$X_{tk}=\mathrm{Cov}[\eta_t,\eta_k]+\sum_jX_{tj}R_{kj}^T,\qquad
 $$\overline{\delta\Sigma}_t=\sum_jR_{tj}\overline{\delta\Sigma}_j+\mathcal L_t\Big[\tfrac12\sum_{jk}\langle
 \partial_j\partial_kF\rangle\,\mathrm{Cov}[\delta\Sigma_j,\delta\Sigma_k]
 +\sum_j\mathrm{Cov}[\xi[\partial_jF],\delta\Sigma_j]\Big].$$
-Fluctuations $\eta$ of layers that read different populations are independent. The last term is what a channel does to
-itself: its own earlier values move the law from which its later ones are drawn; it is 0 unless channels remember, as
-along a stream of skip connections. Nothing is computed that no wanted component needs.
+Fluctuations $\eta$ of layers that read different populations are independent. The last term is what a channel does
+to
+itself: its own earlier values move the law from which its later ones are drawn; it is 0 unless channels remember,
+as along a stream of skip connections. Nothing is computed that no wanted component needs.
 
 Source: derived; of a chain it is PDLT (4.119), (4.115) and their like.
 """
@@ -193,7 +194,7 @@ def right(values: OnPairs, R: Operator) -> OnPairs:
 
 def lifted(L: Operator | float, values: np.ndarray) -> np.ndarray:
     """A matrix, or a factor, on the first pairs."""
-    return L * values if isinstance(L, float) else left(L, values)
+    return L * values if isinstance(L, float | int) else left(L, values)
 
 
 def _transposed(values: Any) -> Any:

@@ -1,13 +1,13 @@
 r"""Jets of a network, and the tensors of the literature as pairs of pairs of them.
 
-A letter $a$ is a random direction $\omega^a$ of the parameters, with the rates of learning for a covariance, and the
-jet $z^S=\partial_{\omega^a}\partial_{\omega^b}\cdots z$ takes one derivative along each letter of $S$. Averages over
-directions give every kernel that is quadratic in gradients,
+A letter $a$ is a random direction $\omega^a$ of the parameters, with the rates of learning for a covariance, and
+the jet $z^S=\partial_{\omega^a}\partial_{\omega^b}\cdots z$ takes one derivative along each letter of $S$.
+Averages over directions give every kernel that is quadratic in gradients,
 $$\widehat H_{12}=\mathbb E_\omega[z^a_1z^a_2],\quad\widehat{\mathrm dH}_{012}=\mathbb E_\omega[z^{ab}_0z^a_1z^b_2],
 \quad\widehat{\mathrm{dd_I}H}_{0123}=\mathbb E_\omega[z^{abc}_0z^a_1z^b_2z^c_3],
 \quad\widehat{\mathrm{dd_{II}}H}_{1234}=\mathbb E_\omega[z^{ac}_1z^{bc}_2z^a_3z^b_4],$$
-and the neurons of a layer are independent given the layer below, jointly normal in all jets. So each tensor of order
-$1/n$ is one component of one covariance,
+and the neurons of a layer are independent given the layer below, jointly normal in all jets. So each tensor of
+order $1/n$ is one component of one covariance,
 $$V[(S,T),(S',T')]_{1234}=n\,\mathrm{Cov}\big[\Sigma^{S,T}_{12},\Sigma^{S',T'}_{34}\big],$$
 of the covariances $\Sigma^{S,T}$ of the jets given what is below. `TENSORS` says which one.
 

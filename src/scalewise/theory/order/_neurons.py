@@ -1,7 +1,8 @@
 r"""Layers whose neurons are sums of random layers: what two different ones of them have in common.
 
-The covariance of such neurons given what is below is $\langle zz'\rangle$ over them. Its fluctuation is that of the laws,
-$\delta C=\sum_jL_j\,\delta\Sigma_jL_j^T$, and of the neurons themselves, $\xi[zz']$; two different ones share
+The covariance of such neurons given what is below is $\langle zz'\rangle$ over them. Its fluctuation is that of
+the laws, $\delta C=\sum_jL_j\,\delta\Sigma_jL_j^T$, and of the neurons themselves, $\xi[zz']$; two different ones
+share
 $$\tfrac1nV=\mathrm{Cov}[\delta C,\delta C]+\mathrm{Cov}[\delta C,\xi[zz']]+\mathrm{Cov}[\xi[zz'],\delta C],$$
 because what one neuron is moves the laws that the other one is drawn from. The same for jets.
 
@@ -17,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.flow._pairs import Pairs
-from scalewise.theory.order._fluctuations import OrderOne, left, lifted, summed
+from scalewise.theory.order._fluctuations import OrderOne, lifted, summed
 from scalewise.theory.order._jets import Component, Jet, Pair
 from scalewise.theory.order._readers import OnPairs, Operator, Reader, on_pairs, pairs_of
 from scalewise.theory.order._terms import response, sources
@@ -113,7 +114,7 @@ class Neurons:
         return self.order.heard(first, k, Q, lambda j, Q: self._of(P, j, Q))
 
     def _quadratic(self, P: Pair, reader: Reader, Q: Pair) -> OnPairs | None:
-        r"""$n\,\mathrm{Cov}[\xi[z^Sz^T],\eta_k[Q]]$, by parts: $\eta$ answers to the covariances of $z^S$ and $z^T$."""
+        r"""$n\,\mathrm{Cov}[\xi[z^Sz^T],\eta_k[Q]]$, by parts: $\eta$ answers to the laws of $z^S$, $z^T$."""
         own = self._empty(P)
         total = None
         for name, part in sources(Q):
@@ -134,13 +135,10 @@ class Neurons:
     def _cross(self, jet: Jet) -> Cross:
         if not jet:
             return self.K
-        assert self.Theta is not None and len(jet) == 1
+        assert len(jet) == 1
+        assert self.Theta is not None
         return self.Theta
 
 
 def _on_second(values: OnPairs, L: Operator | float) -> OnPairs:
-    return (
-        values * L
-        if isinstance(L, float)
-        else left(L, values.transpose(2, 1, 0)).transpose(2, 1, 0)
-    )
+    return lifted(L, values.transpose(2, 1, 0)).transpose(2, 1, 0)

@@ -1,12 +1,13 @@
 r"""A random layer that reads activations: what it makes of their averages, on pairs of labels.
 
-A population is all channels that are drawn together; its labels are the sites of all activations in it. A layer reads
-some of these labels, mixes them tap by tap, and reacts to the layers that the preactivations there are sums of,
+A population is all channels that are drawn together; its labels are the sites of all activations in it. A layer
+reads some of these labels, mixes them tap by tap, and reacts to the layers that the preactivations there are sums
+of,
 $$\delta\Sigma_t[P]=\eta_t[P]+\sum_{j,P'}R_{tj}[P,P']\,\delta\Sigma_j[P'],\qquad
 R_{tj}[P,P']=\sum_{\bar P\in P}c_{\bar P}\,\mathcal L_t\,J[\bar P,P']\,\mathcal L_{tj},$$
-where $\eta_t$ is the fluctuation of averages over the $n$ channels of the population at fixed laws of these, $\bar P$
-runs over `sources` and $J$ is `response`. Matrices act on pairs of labels, which are unordered where both jets are the
-same.
+where $\eta_t$ is the fluctuation of averages over the $n$ channels of the population at fixed laws of these,
+$\bar P$ runs over `sources` and $J$ is `response`. Matrices act on pairs of labels, which are unordered where both
+jets are the same.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from scalewise.theory.order._terms import (
 
 Operator = np.ndarray | sparse.csr_array
 OnPairs = Float[np.ndarray, "_pair _estimate _other"]
-Among = Callable[[Int[np.ndarray, " label"]], Expectations]
+Among = Callable[[np.ndarray, np.ndarray], Expectations]
 _ONES = (0, 0, 0, 0)
 _DENSE = 64  # pairs, up to which matrices are not sparse
 
@@ -49,11 +50,13 @@ class Reader:
     Args:
         population: Number of the channels that it reads.
         expectations: Of the activation over all labels of these.
-        among: The same over some of the labels, where there are more than one layer reads.
+        among: The same with two factors on some of the labels and two on others, where there are more than one
+            layer reads.
         Theta: Of their preactivations, on all labels; ``None`` where no tangent is asked for.
         at: The labels that it reads.
         taps: $B_\tau$, from these labels to its own; ``None`` for one that changes nothing.
-        lifts: $L_{tj}$, from the labels of layers $j$ that fluctuate to those at `at`; a factor for the same labels.
+        lifts: $L_{tj}$, from the labels of layers $j$ that fluctuate to those at `at`; a factor for the same
+            labels.
         labels: How many it has itself.
         C_W: Variance of its weights.
         lambda_W: Their factor of the learning rate.
@@ -63,8 +66,8 @@ class Reader:
     population: int
     expectations: Expectations
     among: Among | None
-    Theta: Float[np.ndarray, "label label"] | None
-    at: Int[np.ndarray, " label"]
+    Theta: Float[np.ndarray, "_all _all2"] | None
+    at: Int[np.ndarray, " _read"]
     taps: Sequence[np.ndarray] | None
     lifts: Mapping[int, np.ndarray | float]
     labels: int
@@ -151,7 +154,7 @@ class Reader:
         return self.theta[first, second] ** count if count else 1.0
 
     @property
-    def theta(self) -> Float[np.ndarray, "label label"]:
+    def theta(self) -> Float[np.ndarray, "_all _all2"]:
         r"""$\Theta$, which is there."""
         assert self.Theta is not None
         return self.Theta
@@ -228,13 +231,16 @@ class Reader:
             index = E.pairs.index
             value = as_many(E.source)[:, index[a, b][:, None], index[c, d]]
         else:
+            sided = self.among is not None
             if self.among is not None:
-                some = np.union1d(self.at, other.at)
-                E, places = self.among(some), [np.searchsorted(some, own) for own in labels]
-            value = _four(E, term, places)
+                E = self.among(self.at, other.at)
+                a, b = (np.searchsorted(self.at, own) for own in labels[:2])
+                c, d = (np.searchsorted(other.at, own) for own in labels[2:])
+                places = [a, b, c, d]
+            value = _four(E, term, places, sided=sided)
         value = value.swapaxes(0, 1)
         if E.sigma.kinks and max(term.orders) == 2:
-            value = value + _kinked(E, term, places)
+            value = value + _kinked(self.expectations, term, labels)
         for joined in term.joined:
             value = value * self._beside(joined, labels)
         return value
@@ -249,30 +255,25 @@ class Reader:
         return self.theta[labels[x][:, None], labels[y]][:, None]
 
 
-def _four(E: Expectations, term: Noise, labels: list[np.ndarray]) -> np.ndarray:
+def _four(E: Expectations, term: Noise, labels: list[np.ndarray], *, sided: bool) -> np.ndarray:
     """From a family in the order in which it is known."""
-    if term.inside:
-        halves = [
-            (tuple(sorted(half, reverse=True)), half[0] < half[1])
-            for half in (term.orders[:2], term.orders[2:])
-        ]
-        (p, q), (r, s) = halves[0][0], halves[1][0]
-        order = [1, 0] if halves[0][1] else [0, 1]
-        order += [3, 2] if halves[1][1] else [2, 3]
-        if (max(p, q), p + q) > (max(r, s), r + s) and (p, q) == (1, 1) and (r, s) == (0, 0):
-            p, q, r, s = r, s, p, q
-            order = [*order[2:], *order[:2]]
-        T = E.covariance((p, q, r, s))
+    order = list(range(4))
+    if sided or term.inside:
+        p, q, r, s = term.orders
+        order[:2] = [1, 0] if p < q else [0, 1]
+        order[2:] = [3, 2] if r < s else [2, 3]
+        family = (max(p, q), min(p, q), max(r, s), min(r, s))
+        if not sided and family == (1, 1, 0, 0):
+            family, order = (0, 0, 1, 1), [*order[2:], *order[:2]]
+        T = E.covariance(family) if term.inside else E.four(family)
     else:
-        family = _FAMILY.get(tuple(sorted(term.orders, reverse=True)))
-        if family is None:
-            family = tuple(sorted(term.orders, reverse=True))
+        a, b, c, d = sorted(term.orders, reverse=True)
+        highest = (a, b, c, d)
+        family = _FAMILY.get(highest, highest)
         left = list(range(4))
-        order = []
-        for wanted in family:
-            site = next(k for k in left if term.orders[k] == wanted)
-            left.remove(site)
-            order.append(site)
+        for place, wanted in enumerate(family):
+            order[place] = next(k for k in left if term.orders[k] == wanted)
+            left.remove(order[place])
         T = E.four(family)
     at = [labels[0][:, None], labels[1][:, None], labels[2], labels[3]]
     return T[:, at[order[0]], at[order[1]], at[order[2]], at[order[3]]]

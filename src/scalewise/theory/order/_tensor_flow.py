@@ -5,28 +5,25 @@ Source: PDLT ch. 8, 11, ∞, as what one rule makes of a chain of layers; see `_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Told, checked
-from scalewise.activations import Activation
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import MLP
 from scalewise.networks._course import course
 from scalewise.networks._mlp import WithoutSkips
 from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES
-from scalewise.theory.flow._layer import Layer, Matrix
-from scalewise.theory.order._tensors import Tensors, tensors_along
+from scalewise.theory.flow._layer import Layer
+from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along
 from scalewise.theory.order._terms import wanted
+from scalewise.theory.order._way import Make
 
 _MEMORY = 12 * 2**30  # bytes
-_ALIKE = partial(Layer, alike=True)
-Make = Callable[[Activation, Matrix], Layer]
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def tensor_runs(
     K: Float[np.ndarray, "layer sample sample"],
     Theta: Float[np.ndarray, "layer sample sample"] | None,
     letters: Sequence[str],
-    make: Make = _ALIKE,
+    make: Make = ALIKE,
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as a function of them needs them to have an error of its own.
 
@@ -120,12 +117,8 @@ def tensor_runs(
         make: The expectations of one layer. By nodes all entries are wrong alike, because such a function contracts
             them with inverse kernels.
     """
-    ((_, estimates),) = _along(net, K, Theta, letters, make, [net.depth])
-    counts = [max(len(tensor) for tensor in run.values()) for run in estimates]
-    return [
-        [{x: t[min(i, len(t) - 1)] for x, t in run.items()} for i in range(count)]
-        for run, count in zip(estimates, counts, strict=True)
-    ]
+    ((_, runs),) = _along(net, K, Theta, letters, make, [net.depth])
+    return apart(runs)
 
 
 def _along(

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from scalewise.gaussian import SHAKES
 from scalewise.networks._course import Course
-from scalewise.theory.flow._layer import Evaluated, Expectations, Layer, Shaken
+from scalewise.theory.flow._layer import Between, Evaluated, Expectations, Layer, Shaken
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Kernels, Make, Way
 
 _TOGETHER = 12  # labels of a population, up to which all expectations are made together
+ALIKE = partial(Layer, alike=True)  # where inverse kernels are multiplied: all entries wrong alike
 Tensors = dict[str, np.ndarray]  # by letter, an axis of estimates first
 
 
@@ -61,17 +63,23 @@ def tensors_along(
 
 @dataclass
 class _Some:
-    """The expectations of a population, and those over some of its labels, made once for all runs."""
+    """The expectations of a population, and those between some of its labels and others, made once for all runs."""
 
     whole: Evaluated
     make: Make
-    known: dict[bytes, Evaluated] = field(default_factory=dict)
+    known: dict[tuple[bytes, bytes], Evaluated] = field(default_factory=dict)
 
-    def among(self, labels: np.ndarray) -> Evaluated:
-        """Over some labels."""
-        key = labels.tobytes()
+    def between(self, first: np.ndarray, second: np.ndarray) -> Evaluated:
+        """With two factors on some labels and two on others."""
+        key = first.tobytes(), second.tobytes()
         if key not in self.known:
-            self.known[key] = self.make(self.whole.sigma, self.whole.K[np.ix_(labels, labels)])
+            same = np.array_equal(first, second)
+            at = np.ix_(first, first)
+            self.known[key] = (
+                self.make(self.whole.sigma, self.whole.K[at])
+                if same
+                else Between(self.whole, first, second)
+            )
         return self.known[key]
 
 
@@ -79,15 +87,25 @@ class _Seen:
     """The expectations of a population in one run: as they are, or moved by their errors."""
 
     def __init__(self, some: _Some, seed: int | None, *, several: bool) -> None:
-        self._some, self._seed, self._kept = some, seed, dict[bytes, Expectations]()
+        self._some, self._seed = some, seed
+        self._kept: dict[tuple[bytes, bytes], Expectations] = {}
         self.whole = self._moved(some.whole)
-        self.among = self._among if several else None
+        self.among = self._between if several else None
 
     def _moved(self, layer: Evaluated) -> Expectations:
         return layer if self._seed is None else Shaken(layer, self._seed)
 
-    def _among(self, labels: np.ndarray) -> Expectations:
-        key = labels.tobytes()
+    def _between(self, first: np.ndarray, second: np.ndarray) -> Expectations:
+        key = first.tobytes(), second.tobytes()
         if key not in self._kept:
-            self._kept[key] = self._moved(self._some.among(labels))
+            self._kept[key] = self._moved(self._some.between(first, second))
         return self._kept[key]
+
+
+def apart(runs: Sequence[Tensors]) -> list[list[Tensors]]:
+    """By run the tensors of every estimate, each of them as many times as there are estimates of any."""
+    counts = [max(len(tensor) for tensor in run.values()) for run in runs]
+    return [
+        [{x: t[min(i, len(t) - 1)] for x, t in run.items()} for i in range(count)]
+        for run, count in zip(runs, counts, strict=True)
+    ]

@@ -3,15 +3,15 @@ r"""The one rule: what the averages of a layer of jets are, and how they answer 
 $$F^S=\sum_{\pi}\sigma^{(|\pi|)}(z)\prod_{\beta\in\pi}z^\beta,\qquad
 \Sigma^{S,T}=C_W\mathcal L\langle F^SF^T\rangle+\lambda_W\sum_{a\in S\cap T}\mathcal L\langle F^{S\setminus a}
 F^{T\setminus a}\rangle+\mathrm{const},$$
-over partitions $\pi$ of $S$, with $\mathcal LA=\sum_\tau B_\tau AB_\tau^T$ over the taps of the layer. An average of a
-product of features is a polynomial in jets times derivatives of $\sigma$. By Wick its value is a sum over matchings of
-equal jets at different sites, and by Price a change $\delta C$ of the covariances of its variables $u,v,\dots$, the $z$
-at its sites and its jets, changes it by
+over partitions $\pi$ of $S$, with $\mathcal LA=\sum_\tau B_\tau AB_\tau^T$ over the taps of the layer. An average
+of a product of features is a polynomial in jets times derivatives of $\sigma$. By Wick its value is a sum over
+matchings of equal jets at different sites, and by Price a change $\delta C$ of the covariances of its variables
+$u,v,\dots$, the $z$ at its sites and its jets, changes it by
 $$\delta\mathbb E[m]=\sum_{u\le v}f_{uv}\,\delta C_{uv}\,\mathbb E[\partial_u\partial_vm],\qquad
 f_{uu}=\tfrac12,\;f_{u<v}=1.$$
-A term below has two sites, 0 and 1, and says which derivatives of $\sigma$ are averaged, how many factors $\Theta$ stand
-beside them, and which covariances change at which sites. A piecewise linear $\sigma$ has no $\sigma''$ of the chain
-rule; those of an integration by parts are densities at its kinks.
+A term below has two sites, 0 and 1, and says which derivatives of $\sigma$ are averaged, how many factors $\Theta$
+stand beside them, and which covariances change at which sites. A piecewise linear $\sigma$ has no $\sigma''$ of
+the chain rule; those of an integration by parts are densities at its kinks.
 
 Source: derived; PDLT (4.119), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.181) are what it makes of `TENSORS`.
 """
@@ -19,7 +19,7 @@ Source: derived; PDLT (4.119), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.1
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -126,26 +126,27 @@ Expectation = tuple[Sites, int]  # derivatives, and factors Theta
 @cache
 def response(pair: Pair, *, flat: bool) -> dict[Change, dict[Expectation, float]]:
     r"""How $\langle F^SF^T\rangle$ answers to each change, as a sum of expectations."""
-    found: dict[Change, Counter[Expectation]] = {}
+    found: dict[Change, dict[Expectation, float]] = {}
     for m in features(pair, flat=flat):
         for factor, left, change in derivatives(m):
             if left.matched is not None:
-                found.setdefault(change, Counter())[left.orders, left.matched] += factor
-    return {change: dict(terms) for change, terms in found.items()}
+                terms = found.setdefault(change, defaultdict(float))
+                terms[left.orders, left.matched] += factor
+    return found
 
 
 @cache
 def curvature(pair: Pair, *, flat: bool) -> dict[tuple[Change, Change], dict[Expectation, float]]:
     r"""Half the second derivative of $\langle F^SF^T\rangle$ in two changes whose product has a mean."""
-    found: dict[tuple[Change, Change], Counter[Expectation]] = {}
+    found: dict[tuple[Change, Change], dict[Expectation, float]] = {}
     for m in features(pair, flat=flat):
         for factor, left, change in derivatives(m):
             for other, last, beside in derivatives(left):
                 if last.matched is None or charge(change.pair) != charge(beside.pair):
                     continue
-                terms = found.setdefault((change, beside), Counter())
+                terms = found.setdefault((change, beside), defaultdict(float))
                 terms[last.orders, last.matched] += 0.5 * factor * other
-    return {changes: dict(terms) for changes, terms in found.items()}
+    return found
 
 
 @cache

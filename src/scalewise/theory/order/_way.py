@@ -1,4 +1,4 @@
-"""Where everything stands along a course: labels of activations, kernels of populations, and what is still needed."""
+"""Where everything stands along a course: labels of activations, kernels of populations, what is still needed."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Way:
 
     @cached_property
     def ends_at(self) -> dict[int, list[int]]:
-        """Layers that were asked for by when the last part of them is there; those that do not fluctuate nowhere."""
+        """Layers that were asked for and fluctuate, by when the last part of them is there."""
         found: dict[int, list[int]] = {}
         for end, form in self.course.ends.items():
             times = [self.times[j] for j in form if j in self.times]

@@ -12,8 +12,9 @@ from scalewise.networks._architecture import Architecture
 from scalewise.networks._course import Course, course, kind
 from scalewise.observables import of_letter
 from scalewise.theory.order._labels import kernels_on_labels
-from scalewise.theory.order._tensors import tensors_along
+from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along
 from scalewise.theory.order._terms import wanted
+from scalewise.theory.order._way import Make
 
 _MOST_READ = 32  # labels that meet in one expectation: arrays with four of them fill the memory
 _MOST = 64  # labels of a population, whose pairs of pairs do
@@ -35,11 +36,10 @@ def too_large(net: Architecture, inputs: int, letters: Collection[str]) -> str:
     if most > _MOST:
         return f"{inputs} inputs have {most} labels in it, and arrays over pairs of pairs are made for {_MOST}"
     read = max((inputs * _read(found, step.points) for step in found.steps), default=0)
-    two = read * (2 if most > read else 1)
     deep = wanted(tuple(letters)).has_tangents or (most > read and "G1" in letters)
-    if deep and two > _MOST_READ:
+    if deep and read > _MOST_READ:
         return (
-            f"{two} labels of {inputs} inputs meet in one expectation, and arrays over four of them are made for "
+            f"{inputs} inputs have {read} labels in a layer of it, and arrays over four of them are made for "
             f"{_MOST_READ}"
         )
     return ""
@@ -47,6 +47,24 @@ def too_large(net: Architecture, inputs: int, letters: Collection[str]) -> str:
 
 def _read(found: Course, points: Sequence[int]) -> int:
     return sum(math.prod(found.program.positions[point]) for point in points)
+
+
+def whole_runs(
+    net: Architecture, x: np.ndarray, letters: Sequence[str], make: Make = ALIKE
+) -> list[list[Tensors]]:
+    """Tensors of the last layer as `scalewise.theory.order._tensor_flow.tensor_runs` gives them, of any network.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        letters: Which tensors.
+        make: The expectations of an activation at a kernel.
+    """
+    program = net.program
+    end = program.layers[-1]
+    kernels = kernels_on_labels(program, x, end, ntk=wanted(tuple(letters)).has_tangents)
+    ((_, runs),) = tensors_along(course(program, x, [end]), kernels, letters, make)
+    return apart(runs)
 
 
 def whole_tensors(

@@ -1,9 +1,10 @@
 r"""Residual networks and one input: vertex and NLO metric from tables and covariances of two layers, at any depth.
 
 A skip connection lets a neuron remember itself: at infinite width its path through the layers is a Gaussian process
-with covariance $\gamma^{\ell-k}K^{(k)}$ between layers $k\le\ell$. With $\xi^{(k)}[F]$ the fluctuation of the average of
-$F(z^{(k)}_i)$ over the neurons of a layer, $\delta K^{(\ell)}=\sum_{k<\ell}g_{\ell k}\,\xi^{(k)}[\sigma^2]$,
-$A=n\,\mathrm{Cov}[\delta K,\delta K]$, $V=A+2\beta$ and $\chi_\parallel=C_Wg'+\gamma^2$,
+with covariance $\gamma^{\ell-k}K^{(k)}$ between layers $k\le\ell$. With $\xi^{(k)}[F]$ the fluctuation of the
+average of $F(z^{(k)}_i)$ over the neurons of a layer,
+$\delta K^{(\ell)}=\sum_{k<\ell}g_{\ell k}\,\xi^{(k)}[\sigma^2]$, $A=n\,\mathrm{Cov}[\delta K,\delta K]$,
+$V=A+2\beta$ and $\chi_\parallel=C_Wg'+\gamma^2$,
 $$A^{(\ell+1)}=\chi_\parallel^2A^{(\ell)}+2C_W\chi_\parallel\sum_{k<\ell}g_{\ell k}\,c_{\ell k}
   +C_W^2c_{\ell\ell},\qquad c_{\ell k}=\mathrm{Cov}[\sigma^2(z^{(\ell)}),\sigma^2(z^{(k)})],$$
 $$\beta^{(\ell+1)}=\gamma^2\big[\chi_\parallel\beta^{(\ell)}+2C_Wg'(K^{(\ell)})^2\big],\qquad

@@ -31,7 +31,9 @@ def _probabilities(asked: Asked) -> str:
 
 
 def _cavity(asked: Asked) -> str:
-    net, algorithm = asked.perceptron, asked.algorithm
+    net, algorithm = asked.plain, asked.algorithm
+    if net is None:
+        return "of this loss order 1/n is known of an `MLP`"
     if not isinstance(algorithm, GradientDescent | GradientFlow):
         return "it takes gradient descent or flow"
     if asked.times is not None:

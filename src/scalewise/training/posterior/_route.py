@@ -32,9 +32,10 @@ _LEARNED = ("log_evidence_nlo", "feature_change_nlo")
 
 
 def _obstacle(asked: Asked, name: str) -> str:
-    net, sigma = asked.perceptron, asked.perceptron.activation
-    if any(net.skips):
-        return "with skip connections the neurons of a layer remember those below"
+    net = asked.plain
+    if net is None:
+        return "of a posterior order 1/n is known of an `MLP`"
+    sigma = net.activation
     if net.depth == 1:
         return "a network of depth 1 has no hidden layer, and no correction at any width"
     if not sigma.is_continuous:

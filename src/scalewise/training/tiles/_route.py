@@ -57,6 +57,8 @@ _OUTCOMES = (
 def _obstacle(asked: Asked, name: str) -> str:
     if why := unknown(asked, name):
         return why
+    if asked.plain is None:
+        return "of so many samples it is known of an `MLP`; give fewer"
     if asked.times is not None:
         return "for as many samples as these only the end of training is known; leave out `times`"
     try:

@@ -10,7 +10,9 @@ import numpy as np
 from scalewise.activations import Activation
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import MLP
+from scalewise.networks._architecture import Architecture
 from scalewise.observables import of_letter
+from scalewise.theory.order._whole import too_large
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
@@ -76,7 +78,7 @@ class _Setting:
 
     asked: Asked
     names: frozenset[str]
-    net: MLP
+    net: Architecture
     samples: Samples
     places: np.ndarray
     trained: Spectrum
@@ -96,15 +98,22 @@ class _Setting:
 
 def unknown(asked: Asked, name: str) -> str:
     """A clause that says why nothing of order 1/n is known here, however few samples there are."""
-    net = asked.perceptron
+    net = asked.net
     if net.depth < 2:
         return "a network of one layer has no hidden width to expand in"
-    for letter in letters_of(_network(asked)):
+    if not net.program.averages_out(((net.program.layers[-1], 1.0),)):
+        return (
+            "outputs to which a skip connection adds have other neurons than one random layer gives"
+        )
+    if asked.plain is None and isinstance(asked.algorithm, LastLayer):
+        return "training of the last layer alone is known at order 1/n of an `MLP`"
+    letters = letters_of(_network(asked))
+    for letter in letters:
         row = of_letter(letter)
         if why := row.obstacle_of(net):
-            # No ensembles of networks with skip connections are trained here.
-            measured = "" if any(net.skips) else "; `measure_training` finds it from an ensemble"
-            return f"it takes {row.name!r}, but {why}{measured}"
+            return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
+    if asked.plain is None and (why := too_large(net, len(asked.task.inputs) + 1, letters)):
+        return f"{why}. Train on fewer samples"
     if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
     return ""
@@ -114,6 +123,13 @@ def _obstacle(asked: Asked, name: str) -> str:
     if why := unknown(asked, name):
         return why
     count, tests = len(asked.task.inputs), len(asked.tests)
+    if asked.plain is None:
+        if name == "output_mean_nlo_by_layer":
+            return "it is known of an `MLP`"
+        letters, fits = letters_of(asked.net), count + tests
+        if name in _AT_ONCE and (why := too_large(asked.net, fits, letters)):
+            return f"{why}. Give fewer tests at a time, or ask for means and variances alone"
+        return ""
     if count > _TRAINED:
         return (
             f"whole tensors of {count} training samples do not fit; at most {_TRAINED} do. Train on fewer, or let "
@@ -158,7 +174,7 @@ DENSE = Route("dense", Gradients.__args__, _OUTCOMES, _obstacle, _compute)
 
 def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
     net, tests, count = _network(asked), asked.tests, len(asked.task.inputs)
-    size = max(len(tests) if wanted & _AT_ONCE else MOST - count, 1)
+    size = max(len(tests) if wanted & _AT_ONCE else _room(asked) - count, 1)
     for start in range(0, max(len(tests), 1), size):
         block = slice(start, start + size)
         samples, places = Samples.of(net, np.concatenate([asked.task.inputs, tests[block]]))
@@ -169,10 +185,21 @@ def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
         yield _Setting(asked, wanted, net, samples, places, trained, targets)
 
 
+def _room(asked: Asked) -> int:
+    """How many samples have their tensors made at once."""
+    if asked.plain is not None:
+        return MOST
+    letters, count = letters_of(asked.net), len(asked.task.inputs)
+    whole = range(count + 1, count + len(asked.tests) + 2)
+    return next((n - 1 for n in whole if too_large(asked.net, n, letters)), whole[-1])
+
+
 def _tell(settings: Sequence[_Setting]) -> None:
     """A warning if expectations of four samples, of all blocks of tests together, take long."""
     first = settings[0]
     asked, samples, net = first.asked, first.samples, first.net
+    if not isinstance(net, MLP):
+        return
     entries = float(sum(len(setting.samples.inputs) ** 4 for setting in settings))
     if _has_accuracies(net.activation):
         levels = levels_until(ENOUGH if asked.accuracy is None else asked.accuracy)
@@ -193,7 +220,9 @@ def _tell(settings: Sequence[_Setting]) -> None:
 
 def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     """Values and errors with a time axis, as accurate as asked where expectations can be."""
-    found = _refined if _has_accuracies(setting.net.activation) else _from_nodes
+    net = setting.net
+    finer = isinstance(net, MLP) and _has_accuracies(net.activation)
+    found = _refined if finer else _from_nodes
     values, errors = found(setting)
     times = range(len(_times(setting.asked)))
     names = [name for name, time in values if not time]
@@ -240,7 +269,7 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
 def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Timed]:
     """From every estimate of the tensors, at an accuracy of expectations or from nodes."""
     whole, thinner = setting.samples.runs(setting.net, accuracy), []
-    if "output_mean_nlo_by_layer" in setting.names:
+    if isinstance(setting.net, MLP) and "output_mean_nlo_by_layer" in setting.names:
         thinner = [
             setting.samples.runs(without(setting.net, layer), accuracy)
             for layer in range(1, setting.net.depth - 1)
@@ -371,11 +400,11 @@ def _joined(parts: list[Arrays]) -> Arrays:
     return found
 
 
-def _network(asked: Asked) -> MLP:
+def _network(asked: Asked) -> Architecture:
     """The network that learns: of its last layer alone, with rates equal to its variances."""
-    net = asked.perceptron.branch
-    if not isinstance(asked.algorithm, LastLayer):
-        return net
+    net = asked.plain
+    if net is None or not isinstance(asked.algorithm, LastLayer):
+        return asked.net if net is None else net
     none = (0.0,) * (net.depth - 1)
     return replace(net, lambda_b=(*none, net.C_b[-1]), lambda_W=(*none, net.C_W[-1]))
 

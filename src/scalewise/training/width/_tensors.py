@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks import MLP
+from scalewise.networks._architecture import Architecture
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._tensor_flow import tensor_runs
+from scalewise.theory.order._whole import whole_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._whole import Layers
@@ -47,21 +49,24 @@ class Samples:
         flow: Kernel and NTK at every layer.
     """
 
-    inputs: Float[np.ndarray, "sample feature"]
+    inputs: Float[np.ndarray, "sample *positions feature"]
     flow: KernelFlow
     _layers: dict[Accuracy, Layers] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, net: MLP, x: Float[np.ndarray, "all feature"]) -> tuple[Samples, np.ndarray]:
+    def of(
+        cls, net: Architecture, x: Float[np.ndarray, "all *positions feature"]
+    ) -> tuple[Samples, np.ndarray]:
         """From inputs of which some may be equal, with the place of each among the different ones."""
         different, places = np.unique(x + 0.0, axis=0, return_inverse=True)
-        return cls(different, kernel_flow(net, different)), places
+        layers = None if isinstance(net, MLP) else (net.depth,)
+        return cls(different, kernel_flow(net, different, layers=layers)), places
 
     def layers(self, accuracy: Accuracy) -> Layers:
         """Expectations of the layers, made once for networks that differ by their widths."""
         return self._layers.setdefault(accuracy, Layers(accuracy))
 
-    def runs(self, net: MLP, accuracy: Accuracy | None = None) -> Runs:
+    def runs(self, net: Architecture, accuracy: Accuracy | None = None) -> Runs:
         """Estimates of all tensors for `with_shakes`.
 
         Args:
@@ -73,7 +78,10 @@ class Samples:
             return kept[key]
         letters = letters_of(net)
         ways = () if accuracy is None else (self.layers(accuracy),)
-        found = tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
+        if isinstance(net, MLP):
+            found = tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
+        else:
+            found = whole_runs(net, self.inputs, letters, *ways)
         none = {x: np.zeros((len(self.inputs),) * 4) for x in LETTERS if x not in letters}
         runs = [[none | one for one in run] for run in found]
         if kept is not None and _size(runs) + sum(map(_size, kept.values())) <= _KEPT:
@@ -81,9 +89,10 @@ class Samples:
         return runs
 
 
-def letters_of(net: MLP) -> tuple[str, ...]:
+def letters_of(net: Architecture) -> tuple[str, ...]:
     """Tensors that are not 0, PDLT (∞.173)."""
-    learns = any((*net.lambda_b[:-1], *net.lambda_W[:-1]))
+    below = [net.program.own(layer) for layer in range(1, net.depth)]
+    learns = any(own.lambda_b or own.lambda_W for own in below)
     return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
 
 
