@@ -231,7 +231,8 @@ SUB_ROOMS = [
     {"single"},
     {"flow"},
     {"blocks", "deep", "correlators", "action", "exact", "information"},
-    {"residual", "note", "order"},
+    {"note", "order"},
+    {"residual"},
     {"_predict.py"},
     {"__init__.py"},
 ]

@@ -4,12 +4,10 @@ from breaks import row
 
 AGREE = "tests/agreement/test_residual_against_ensembles.py::test_theory_and_ensembles_agree"
 of_kernel = row("theory/flow/_rules.py", AGREE)
-of_residual = row("theory/residual/_vertex.py", "tests/theory/test_residual.py")
 of_residual_tensors = row(
     "theory/residual/_tensors.py",
     "tests/agreement/test_residual_against_ensembles.py::test_without_skip_connections_nothing_is_missing",
 )
-of_residual_metric = row("theory/residual/_metric.py", "tests/theory/test_residual.py")
 of_residual_one_input = row("theory/residual/_one_input.py", "tests/theory/test_residual.py")
 of_residual_growth = row("theory/residual/_growth.py", "tests/theory/test_residual_design.py")
 of_residual_blocks = row("theory/residual/_blocks.py", "tests/theory/test_residual_design.py")
@@ -25,14 +23,6 @@ of_single_input_couplings = row(
 of_complexity = row("theory/action/_complexity.py", "tests/theory/test_complexity.py")
 
 MUTANTS = (
-    of_residual(
-        "residual: own part once", "n * (metric + own + own.swapaxes(1, 2))", "n * (metric + own)"
-    ),
-    of_residual(
-        "residual: memory forgotten",
-        "[pushed(P, known) + C_W * fresh for known, fresh in ahead]",
-        "[zero for known, fresh in ahead]",
-    ),
     of_kernel(
         "residual: NTK that forgets",
         "C, T = total([pair.C for pair in below]), total([pair.T for pair in below])",
@@ -48,27 +38,7 @@ MUTANTS = (
         "relative.max(axis=(1, 2)) / below",
         "relative.max(axis=(1, 2))",
     ),
-    of_residual_metric(
-        "residual: own past of several inputs forgotten",
-        "own, doubt = own + value / n, doubt + error / n",
-        "own, doubt = own, doubt + error / n",
-    ),
-    of_residual_metric(
-        "residual: curved features without their half",
-        "rows = [0.5 * curved[:, 0, 1, c, d]",
-        "rows = [curved[:, 0, 1, c, d]",
-    ),
-    of_residual_metric(
-        "residual: kinks of several inputs dropped",
-        "rows[0] + 0.5 * at_a, rows[2] + 0.5 * at_b",
-        "rows[0], rows[2]",
-    ),
-    of_residual_metric(
-        "residual: response of the latest layer",
-        "[P @ one for one in g]",
-        "[one for one in g]",
-    ),
-    of_residual_metric(
+    of_residual_one_input(
         "residual: kinks of one input dropped",
         "curved.value + sloped.value + kinks",
         "curved.value + sloped.value",

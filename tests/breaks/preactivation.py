@@ -12,7 +12,6 @@ of_orders = row("gaussian/_split_orders.py", KINKS)
 of_closed_map = row("gaussian/_in_place.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
 of_angle = row("gaussian/_angle.py", "tests/gaussian/test_angle.py")
 of_map = row("gaussian/_kernel_map.py", ("tests/theory/test_golden_ntk.py", GOLDEN))
-of_vertex = row("theory/flow/_preactivation.py", (PRINTED, GOLDEN))
 of_pairs = row("theory/flow/_pairs.py", (PRINTED, GOLDEN))
 
 of_expansion = row("theory/flow/_expansion.py", "tests/theory/test_expansion.py")
@@ -133,20 +132,6 @@ MUTANTS = (
         "            slope *= 2.0  # d p(c²)/dc\n",
         "",
     ),
-    of_vertex(
-        "V: nothing handed on from the layer below", "    vertex *= r\n", "    vertex *= 0 * r\n"
-    ),
-    of_vertex(
-        "V: factor 2 in the source",
-        "vertex = vertex + layer.source",
-        "vertex = vertex + 2 * layer.source",
-    ),
-    of_vertex("V: C_W for C_W²", "    vertex *= C_W**2\n", "    vertex *= C_W\n"),
-    of_vertex(
-        "V: pushed through one leg only",
-        "np.stack([J @ (J @ one).T for one in V])",
-        "np.stack([J @ one for one in V])",
-    ),
     of_pairs(
         "V: Jacobian counts the first diagonal twice",
         "[0.5 * M[2, 0], M[1, 1]",
@@ -168,9 +153,6 @@ MUTANTS = (
         "0b1011: (aa[b], ab)",
         "0b0100: (aa[b], ab)",
     ),
-    of_vertex("G1: curvature without its half", "0.5 * curvature(", "1.0 * curvature("),
-    of_vertex("G1: nothing handed on", "C_W * r * (push + 0.5", "C_W * r * (0 * push + 0.5"),
-    of_vertex("G1: ratio of widths dropped", "return C_W * r * (", "return C_W * ("),
     of_pairs("G1: fourth derivative twice", "0.25 * M[4, 0]", "0.50 * M[4, 0]"),
     of_pairs("G1: cross term dropped", "        + M[3, 1] * V[:, aa, ab]\n", ""),
     of_pairs(
