@@ -81,7 +81,7 @@ given = dict.fromkeys(("x", "x0", "dx", "x_plus", "x_minus"), x) | {
     "observable": lambda z: z, "error": np.ones((3, 2)), "W": np.eye(3), "z": x, "H": x, "K": np.ones((3, 1)),
 }
 # They are given kernels of a network, or are told of skip connections.
-rooms = [networks, nets, *(getattr(theory, n) for n in theory.__all__ if n not in ("predict", "flow"))]
+rooms = [networks, nets, *(getattr(theory, n) for n in theory.__all__ if n not in ("predict", "flow", "order"))]
 knowing = {"measure", "init_weights", "empirical_ntk", "error_factors", "parameter_step"}
 calls = {"optimal_depth": sw.optimal_depth}
 for room in rooms:
