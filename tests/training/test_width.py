@@ -251,7 +251,8 @@ def test_what_cannot_be_had_says_why() -> None:
 
     rng = np.random.default_rng(0)
     relu = sw.MLP(3, 50, "relu", input_dim=3, output_dim=2, C_W=2.0)
-    skips = ResidualMLP(3, 50, "tanh", input_dim=3, output_dim=2, gamma=0.5)
+    skips = ResidualMLP(3, 50, "relu", input_dim=3, output_dim=2, gamma=0.5)
+    ends = ResidualMLP(3, [50, 2], "tanh", input_dim=3, output_dim=2, gamma=[0, 0, 0.5])
     line = sw.MLP(1, (), "linear", input_dim=3, output_dim=2)
     many = sw.Task(rng.standard_normal((25, 3)), rng.standard_normal((25, 2)), test_inputs=TEST)
     none = sw.Task(TRAIN, Y)
@@ -261,7 +262,11 @@ def test_what_cannot_be_had_says_why() -> None:
             asks(relu, SMALL, flow, mean),
             "takes 'ddntk_R', but .* kink at z = 0; `measure_training`",
         ),
-        (asks(skips, SMALL, flow, mean), "skip connections there is no recursion"),
+        (
+            asks(skips, SMALL, flow, mean),
+            "takes 'ntk_nlo', but along skip connections .* kink at z = 0",
+        ),
+        (asks(ends, SMALL, flow, mean), "outputs to which a skip connection adds"),
         (asks(line, sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST), flow, mean), "no hidden width"),
         (asks(NET, many, GradientFlow(1.0), mean), "for as many samples as these"),
         (asks(NET, SMALL, Projectors(), "ntk_change_nlo"), "nothing of the NTK"),

@@ -77,7 +77,7 @@ class Spectrum:
         return T
 
 
-def spectrum(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
+def spectrum(H: Float[np.ndarray, "sample _square"], name: str) -> Spectrum:
     """The eigendecomposition of a positive semidefinite matrix.
 
     Args:
