@@ -48,10 +48,14 @@ class Neurons:
 
     @cached_property
     def averaged(self) -> bool:
-        """Whether the weights are averaged over: they are nobody else's, and of one rate."""
-        parts = self.program.parts(self.node)
-        alone = all(self.program.averages_out(part) for part in parts)
-        return alone and len({own.own.lambda_W / own.own.C_W for own in self._draws(parts)}) == 1
+        """Whether the weights are averaged over: nobody else has them, and they are of one rate."""
+        program, parts = self.program, self.program.parts(self.node)
+        if not all(program.averages_out(part) for part in parts):
+            return False
+        ends, draws = [part[0][0] for part in parts], self._draws(parts)
+        below = program.behind(k for own in draws for k in own.of)
+        alone = all(program.is_fresh(end, below) for end in ends)
+        return alone and len({own.own.lambda_W / own.own.C_W for own in draws}) == 1
 
     @property
     def read(self) -> tuple[int, ...]:
