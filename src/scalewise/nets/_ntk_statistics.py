@@ -13,7 +13,6 @@ over $j$, and over $j$ and $k$, without bias, if the two factors of a product ha
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -99,23 +98,18 @@ def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any
     program, rates = neurons.program, rates_of(neurons.program)
     vectors = [v.astype(passes.x.dtype) for v in _vectors(neurons, signs, of.rows)]
     same = neurons.averaged and len(vectors[0]) == neurons.entries
-    kept = vectors[:1] if same else vectors
     halves = [half.astype(passes.x.dtype) for half in neurons.halves]
-
-    def rows(y: Any) -> Any:
-        return jnp.concatenate([*kept, *(y * half for half in halves)])
-
-    y, sides = passes.sides(rows)
-    ends = [0, *np.cumsum([len(v) for v in [*kept, *[y] * 2]])]
-    pieces = [_rows(sides, slice(a, b)) for a, b in itertools.pairwise(ends)]
-    own, values = pieces[:-2], pieces[-2:]
+    y, back = passes.sides()
+    own = [back(v) for v in (vectors[:1] if same else vectors)]
     found: dict[str, Any] = {}
     if "B" in of.parts:
         theta = by_all_weights(program, rates, own[0], own[-1])
         flat = jnp.moveaxis(theta, (1, 3), (0, 1)).reshape(samples**2, -1)
         found["B"] = jnp.swapaxes((flat @ flat.T).reshape((samples,) * 4), 1, 2).reshape(-1)
     if "F" in of.parts:
-        found["F"] = by_all_weights(program, rates, *values).reshape(-1)
+        found["F"] = by_all_weights(program, rates, *(back(y * half) for half in halves)).reshape(
+            -1
+        )
     if "joint" in of.parts:
         a, b = np.triu_indices(samples)
         blocks = []
@@ -126,10 +120,6 @@ def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any
             blocks += [(neurons.C_b + gram)[a, b], omega[a, b]]
         found["joint"] = jnp.concatenate(blocks)
     return found
-
-
-def _rows(sides: dict[int, Side], rows: slice) -> dict[int, Side]:
-    return {k: (u, delta[rows]) for k, (u, delta) in sides.items()}
 
 
 def _trace(program: Program, rates: dict[int, Any], sides: dict[int, Side]) -> Any:

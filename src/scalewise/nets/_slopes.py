@@ -55,16 +55,16 @@ class Passes:
         return self.neurons.program
 
     def sides(
-        self, rows: Callable[[Any], Any], steps: Sequence[tuple[Any, Gradients]] = ()
-    ) -> tuple[Any, dict[int, Side]]:
-        """Values of y, and of every random layer what enters, and what flows back from each f_v.
+        self, steps: Sequence[tuple[Any, Gradients]] = ()
+    ) -> tuple[Any, Callable[[Any], dict[int, Side]]]:
+        """Values of y, and from vectors v to what enters every random layer and what flows back from each f_v.
 
         Args:
-            rows: From y, (sample, entry), to the vectors v, (row, entry).
             steps: How far the weights are moved, and along which single gradients.
 
         Returns:
-            y; (sample, *positions, entry) and (row, sample, *positions, channel).
+            (sample, entry); and a function of (row, entry) to (sample, *positions, entry) and (row, sample, *positions,
+            channel).
         """
         program, last = self.program, max(self.neurons.read)
 
@@ -79,16 +79,25 @@ class Passes:
 
         zero = {k: a for k, a in nothing(program, self.weights, self.x).items() if k <= last}
         y, pulled, seen = jax.vjp(fields, zero, has_aux=True)
-        # y of a sample depend on that sample alone: one pass back for all.
-        (back,) = jax.vmap(lambda v: pulled(jnp.broadcast_to(v, y.shape)))(rows(y))
-        return y, {k: (seen[k], back[k]) for k in back if k in seen}
+
+        def back(rows: Any) -> dict[int, Side]:
+            # y of a sample depend on that sample alone: one pass back for all.
+            (found,) = jax.vmap(lambda v: pulled(jnp.broadcast_to(v, y.shape)))(rows)
+            return {k: (seen[k], delta) for k, delta in found.items() if k in seen}
+
+        return y, back
 
     def gradients(
         self, rows: Callable[[Any], Any], steps: Sequence[tuple[Any, Gradients]] = ()
     ) -> tuple[Any, Gradients]:
-        """Values of y, and gradients of each f_v at each sample."""
-        y, sides = self.sides(rows, steps)
-        return y, _by_weights(self.program, sides)
+        """Values of y, and gradients of each f_v at each sample.
+
+        Args:
+            rows: From y to the vectors v.
+            steps: As of `sides`.
+        """
+        y, back = self.sides(steps)
+        return y, _by_weights(self.program, back(rows(y)))
 
     def along(self, rows: Any, step: Gradients) -> tuple[Any, Gradients]:
         """The derivatives of the same along one step."""
