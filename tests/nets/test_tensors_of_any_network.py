@@ -20,9 +20,11 @@ from architectures import (
     tied_compositions,
 )
 from grids import thorough
+from refusals import unlike
 from scalewise.nets._dntk import Differentials, sample_dntk
 from scalewise.nets._networks import precision
 from scalewise.nets._ntk_statistics import Statistics, sample_statistics
+from scalewise.networks import ResidualMLP
 from scalewise.networks._nodes import Dropout
 from scalewise.networks._weights import rates_of
 
@@ -212,3 +214,75 @@ def test_groups_of_entries_with_signs_leave_no_bias() -> None:
     np.testing.assert_allclose(found["joint"], np.tile(exact["joint"], 2), rtol=1e-9)
     for name in "BF":
         np.testing.assert_allclose(found[name], exact[name], rtol=1e-9)
+
+
+def test_wide_layers_are_measured_in_groups() -> None:
+    # One hidden layer, where the theory is exact at any width, of more entries than rows of the NTK.
+    net = sw.MLP(2, 150, "tanh", input_dim=2, output_dim=1, C_b=0.1, C_W=1.4, lambda_b=0.5)
+    names = ["ntk_A", "ntk_B", "ntk_D", "ntk_F"]
+    theory = sw.predict(net, X[:, 0], observables=names)
+    found = sw.measure(net, X[:, 0], networks=2500, observables=names, progress=False)
+    assert Statistics(net.program, (2,), 2, ()).in_pairs
+    for name in names:
+        largest = np.max(np.abs(theory[name].values[-1]))
+        error, sem = (found[name] - theory[name]).values[-1], found[f"{name}_sem"].values[-1]
+        np.testing.assert_array_less(np.abs(error), 4.5 * sem)
+        assert np.max(sem) < 0.08 * largest, name
+
+
+CIRCULAR = {"taps": 3, "padding": "circular"}
+# Entry 0000 of the convolutional network below, by quadrature over single units, from a program of its own.
+CONVOLUTIONAL = {
+    "four_point_vertex": 0.08643, "ntk_A": 0.0824, "ntk_B": 0.8159, "ntk_D": 0.0040, "ntk_F": 0.1419,
+    "dntk_P": -0.151, "dntk_Q": -0.025, "ddntk_R": -1.078, "ddntk_S": 0.830, "ddntk_T": 0.0860, "ddntk_U": 0.1744,
+}  # fmt: skip
+
+
+@pytest.mark.thorough("test_one_network_is_that_of_explicit_jacobians")
+def test_a_convolutional_network_reaches_the_coefficients_of_infinite_width() -> None:
+    rng = np.random.default_rng(7)
+    shared, own = rng.normal(size=(10, 1)), rng.normal(size=(10, 12))
+    x = (np.sqrt(0.5) * (shared + own)).T.reshape(2, 6, 10)
+    layers = (sw.Conv(**CIRCULAR), "tanh", sw.Conv(**CIRCULAR), "tanh", sw.GlobalAvgPool())
+    hyper = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5}
+    net = sw.Network(*layers, sw.Dense(1), input_shape=(6, 10), width=16, **hyper)
+    names = list(CONVOLUTIONAL)
+    found = sw.measure(
+        net, x, networks=2500, widths=[16, 32], observables=names, seed=3, progress=False
+    )
+    for name, exact in CONVOLUTIONAL.items():
+        value, sem = (float(found[name + end].values[-1, 0, 0, 0, 0]) for end in ("", "_sem"))
+        # What the line leaves is quadratic, c/(16 32) with c some 5 times the value; the last digit of the value.
+        assert abs(value - exact) < 4 * sem + 5 / 512 * abs(exact) + 0.001, (name, value, sem)
+        assert sem < (1 if name == "ntk_D" else 0.1) * abs(exact), (name, sem)
+
+
+def test_what_cannot_be_predicted_is_measured_if_it_is_named() -> None:
+    rates = {"C_b": 0.1, "lambda_b": 0.5}
+    residual = ResidualMLP(3, 5, "tanh", input_dim=2, output_dim=4, gamma=0.5, **rates)
+    masks = sw.Network(sw.Dense(), "relu", sw.Dropout(0.5), sw.Dense(1), input_shape=2, width=5)
+    for net in (residual, masks):
+        everything = sw.measure(net, X[:, 0], observables="all", networks=4, progress=False)
+        assert "ntk_B" not in everything
+        reasons = dict(zip(everything.left_out, everything.attrs["left_out_because"], strict=True))
+        assert "Name it in `observables` to measure it." in reasons["ntk_B"]
+        found = sw.measure(net, X[:, 0], observables=["A", "B", "Q"], networks=4, progress=False)
+        assert all(np.all(np.isfinite(found[name])) for name in found.data_vars)
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    def measured(layers, names, width=4):
+        net = sw.Network(*layers, sw.Flatten(), sw.Dense(1), input_shape=(6, 2), width=width)
+        return lambda: sw.measure(net, X, observables=names, networks=4)
+
+    one = (sw.GlobalAvgPool(), sw.Dense(), sw.Skip("tanh", sw.Dense()))
+    cases = [
+        (measured((sw.Conv(3), sw.MaxPool(2)), "R"), "it takes three derivatives, and a maximum"),
+        (
+            measured((sw.Conv(3), "relu"), "S"),
+            "'ddntk_S' does not exist for this network: it takes three",
+        ),
+        (measured((sw.Conv(3), "perceptron"), "B"), "it jumps|the activation jumps at z = 0"),
+        (measured(one, "B", 1), "Layer 2 of `net` has one neuron, which remembers what it was"),
+    ]
+    assert unlike(cases) == []

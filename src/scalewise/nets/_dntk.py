@@ -78,8 +78,10 @@ class Differentials:
 
     def floats(self) -> int:
         """Roughly how many numbers a network takes at once."""
-        steps = self.samples + (self.samples**2 if self.second else self.samples)
-        return self.numbers.floats(self.samples, 3 * self.probes * (1 + steps))
+        N = self.samples
+        gradients = 1 + 3 * N + (N * (N + 1) // 2 if self.second else 0)  # of one vector of signs
+        whole = N * self.probes * gradients * slopes.whole_gradients(self.program)
+        return self.numbers.floats(N, 3 * self.probes * gradients) + whole
 
 
 class _Ring(NamedTuple):

@@ -2,8 +2,8 @@ r"""A layer of one site as two of its neurons see it: what they share, and what 
 
 Neurons of random layers with weights of their own are $z_i=b_i+\sum_jw_{ij}y_j$ with independent standard normal
 $w_{ij}$ and rates $\lambda_W/C_W$: given the network below, all that two of them have in common is in the fields
-$y$, which hold $\sqrt{C_W/m}$ for $m$ entries. Where a neuron adds what it remembers, or its weights are used below,
-too, nothing is averaged over: $y$ are then the neurons themselves, and the two are of different halves of them.
+$y$, which hold $\sqrt{C_W/m}$ for $m$ entries. Where a neuron adds what it remembers, or its weights are used
+below, too, nothing is averaged over: $y$ are then the neurons themselves, and the two are of different halves.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@ r"""Fluctuations of the NTK in layers of one site, from the whole NTK of what tw
 With $y$ what neurons read (`_neurons.py`) and $\Theta_{jk;\alpha\beta}$ its NTK, an average over the weights of the
 layer leaves $\widehat G_{12}=C_b+y_1\cdot y_2$ and
 $\omega_{12}=\frac{\lambda_W}{C_W}y_1\cdot y_2+\sum_j\Theta_{jj;12}$. Then
-$A=n\,\mathrm{Cov}(\omega_{12},\omega_{34})$, $D=n\,\mathrm{Cov}(\widehat G_{12},\omega_{34})$, and $B$, $F$ are $n$ times
-the means of $\sum_{jk}\Theta_{jk;12}\Theta_{jk;34}$ and $y_1^T\Theta_{34}y_2$: exact at any width. Given the network
-below, different neurons are independent, so fluctuations of their own weights have no part in a covariance of two.
+$A=n\,\mathrm{Cov}(\omega_{12},\omega_{34})$, $D=n\,\mathrm{Cov}(\widehat G_{12},\omega_{34})$, and $B$, $F$ are
+$n$ times the means of $\sum_{jk}\Theta_{jk;12}\Theta_{jk;34}$ and $y_1^T\Theta_{34}y_2$: exact at any width. Given
+the network below, different neurons are independent, so that their own weights add nothing to a covariance of two.
 
-Where there are more entries than `ROWS`, neighbours are added up with random signs to as many groups. That leaves sums
-over $j$, and over $j$ and $k$, without bias, if the two factors of a product have signs of their own.
+Where there are more entries than `ROWS`, neighbours are added up with random signs to as many groups. That leaves
+sums over $j$, and over $j$ and $k$, without bias, if the two factors of a product have signs of their own.
 """
 
 from __future__ import annotations
@@ -107,9 +107,8 @@ def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any
         flat = jnp.moveaxis(theta, (1, 3), (0, 1)).reshape(samples**2, -1)
         found["B"] = jnp.swapaxes((flat @ flat.T).reshape((samples,) * 4), 1, 2).reshape(-1)
     if "F" in of.parts:
-        found["F"] = by_all_weights(program, rates, *(back(y * half) for half in halves)).reshape(
-            -1
-        )
+        F = by_all_weights(program, rates, *(back(y * half) for half in halves))
+        found["F"] = F.reshape(-1)
     if "joint" in of.parts:
         a, b = np.triu_indices(samples)
         blocks = []

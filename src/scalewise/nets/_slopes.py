@@ -2,8 +2,9 @@ r"""Slopes of one network of any layers along its own gradients, by JAX: what NT
 
 For a vector $v$ let $f_v=v\cdot y$, with $y$ what the neurons of a layer read. Its gradient by the weights of a
 random layer is $\sum_p\delta(p)u(p)^T$ over sites, with $u$ what enters them and $\delta$ what flows back into what
-they give. A step along $\lambda\,\nabla f_v(x_b)$ adds $\sum_p\delta_b(p)\,\lambda\,u_b(p)\cdot u(q)$ to the outputs at
-$q$. So where sites are few no array has the shape of the weights; where they are many, gradients are such arrays.
+they give. A step along $\lambda\,\nabla f_v(x_b)$ adds $\sum_p\delta_b(p)\,\lambda\,u_b(p)\cdot u(q)$ to the
+outputs at $q$. So where sites are few no array has the shape of the weights; where they are many, gradients are
+such arrays.
 
 Derivatives along steps are those of a forward pass and of a pass back, by JAX, and what is left are products of
 gradients. Square roots of the rates stand in the gradients, $\sqrt{\lambda_b}$ as one more entry of $u$.
@@ -63,8 +64,7 @@ class Passes:
             steps: How far the weights are moved, and along which single gradients.
 
         Returns:
-            (sample, entry); and a function of (row, entry) to (sample, *positions, entry) and (row, sample, *positions,
-            channel).
+            (sample, entry); a function of (row, entry) to (sample, *positions, entry) and (row, sample, ...).
         """
         program, last = self.program, max(self.neurons.read)
 
@@ -128,6 +128,15 @@ def sites_are_few(program: Program) -> frozenset[int]:
         if node.shared and node.groups == 1 and count * (m + n) < 2 * m * n:
             found.add(k)
     return frozenset(found)
+
+
+def whole_gradients(program: Program) -> int:
+    """How many numbers gradients by all other random layers are."""
+    few, count = sites_are_few(program), 0
+    for k, node in enumerate(program.nodes):
+        if isinstance(node, Draw) and node.again is None and k not in few:
+            count += program.channels[k] * (1 + program.fan_in(k)) * program.places(k)
+    return count
 
 
 def _by_weights(program: Program, sides: dict[int, tuple[Any, Any]]) -> Gradients:
