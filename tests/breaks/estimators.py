@@ -234,8 +234,16 @@ MUTANTS = (
         "B = B + skip",
         f"{AGREE}test_theory_and_ensembles_agree",
     ),
-    of_estimators("measured D: metric with itself", "_covariance(0, 1)", "_covariance(0, 0)"),
-    of_estimators("measured A: NTK with the metric", "_covariance(1, 1)", "_covariance(1, 0)"),
+    of_estimators(
+        "measured D: metric with itself",
+        "_JOINT, CovarianceSums, _covariance(0, 1)",
+        "_JOINT, CovarianceSums, _covariance(0, 0)",
+    ),
+    of_estimators(
+        "measured A: NTK with the metric",
+        "_JOINT, CovarianceSums, _covariance(1, 1)",
+        "_JOINT, CovarianceSums, _covariance(1, 0)",
+    ),
     of_estimators(
         "measured V: width forgotten",
         "values, sems = n * sums.covariance(), n * sums.covariance_sem()",
