@@ -182,6 +182,12 @@ MUTANTS = (
         "",
     ),
     of_slopes(
+        "measured slopes: XLA knows zeros",
+        "jax.tree.map(jax.lax.optimization_barrier, jax.jvp(function, (0.0,), (1.0,))[1])",
+        "jax.jvp(function, (0.0,), (1.0,))[1]",
+        f"{ANY}test_zeros_of_many_networks_are_zeros",
+    ),
+    of_slopes(
         "measured slopes: biases of one site",
         'jnp.einsum("bpm,rbpn->rbmn", u, delta), delta.sum(axis=2)',
         'jnp.einsum("bpm,rbpn->rbmn", u, delta), delta[:, :, 0]',

@@ -233,6 +233,15 @@ def test_wide_layers_are_measured_in_groups(monkeypatch: pytest.MonkeyPatch) -> 
         assert np.max(sem) < 0.08 * np.max(np.abs(exact[name].values)), name
 
 
+def test_zeros_of_many_networks_are_zeros() -> None:
+    # The second derivatives of one layer of ReLU; a constant 0 was misread in large batches.
+    net = sw.MLP(3, 48, "relu", input_dim=2, output_dim=1, C_W=2.0)
+    of = Differentials(net.program, (2,), 2, ("P",))
+    numbers = RNG.normal(size=(250, of.numbers.count)).astype("float32")
+    found = sample_dntk(numbers, X[:, 0].astype("float32"), of=of)["P"]
+    assert np.all(np.asarray(found) == 0.0)
+
+
 CIRCULAR = {"taps": 3, "padding": "circular"}
 # Entry 0000 of the convolutional network below, by quadrature over single units, from a program of its own.
 CONVOLUTIONAL = {

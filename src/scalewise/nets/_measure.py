@@ -83,7 +83,8 @@ def measure(
             their ratios to it.
         observables: Names to measure, or their letters, ``"all"``, or ``None``, by the rule of `predict`: what
             exists for the activation, and by default no vertex of more inputs than `predict` takes
-            by default. What `predict` does not know of a network is measured if it is named. The two slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`.
+            by default. What `predict` does not know of a network is measured if it is named. The two slopes,
+            ``metric_nlo`` and ``ntk_nlo``, need `widths`.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.
         memory: Budget in bytes, or a text such as ``"1 GiB"``, of all devices together; each gets an
             equal part of the networks, rounded up to a whole one.

@@ -66,18 +66,19 @@ class Passes:
         Returns:
             (sample, entry); a function of (row, entry) to (sample, *positions, entry) and (row, sample, ...).
         """
-        program, last = self.program, max(self.neurons.read)
+        program = self.program
 
         def moved(node: int, u: Any) -> Any:
             return sum(t * added(program, step, node, u) for t, step in steps)
 
         def fields(nudges: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
             by_steps = moved if steps else None
-            given = {"nudges": nudges, "last": last, "steps": by_steps}
+            given = {"nudges": nudges, "last": max(self.neurons.read), "steps": by_steps}
             found, seen = forward(program, self.weights, self.x, **given)
             return self.neurons.values(found), seen
 
-        zero = {k: a for k, a in nothing(program, self.weights, self.x).items() if k <= last}
+        behind = set(program.behind(self.neurons.read))
+        zero = {k: a for k, a in nothing(program, self.weights, self.x).items() if k in behind}
         y, pulled, seen = jax.vjp(fields, zero, has_aux=True)
 
         def back(rows: Any) -> dict[int, Side]:
@@ -111,7 +112,9 @@ class Passes:
 
 
 def _slope(function: Callable[[Any], Any]) -> Any:
-    return jax.jvp(function, (0.0,), (1.0,))[1]
+    # Where a derivative is surely 0, XLA 0.10 would fuse that constant into products, and then read memory that is
+    # nobody's: such products of 250 networks were 1e29. It must not know.
+    return jax.tree.map(jax.lax.optimization_barrier, jax.jvp(function, (0.0,), (1.0,))[1])
 
 
 def sites_are_few(program: Program) -> frozenset[int]:
