@@ -102,19 +102,28 @@ class Passes:
 
     def along(self, rows: Any, step: Gradients) -> tuple[Any, Gradients]:
         """The derivatives of the same along one step."""
-        return _slope(lambda t: self.gradients(lambda _: rows, [(t, step)]))
+        return _opaque(_slope(lambda t: self.gradients(lambda _: rows, [(t, step)])))
 
     def along_two(self, rows: Any, one: Gradients, other: Gradients) -> tuple[Any, Gradients]:
         """The second derivatives of the same along two steps."""
-        return _slope(
-            lambda s: _slope(lambda t: self.gradients(lambda _: rows, [(t, one), (s, other)]))
-        )
+
+        def twice(s: Any) -> Any:
+            return _slope(lambda t: self.gradients(lambda _: rows, [(t, one), (s, other)]))
+
+        return _opaque(_slope(twice))
 
 
 def _slope(function: Callable[[Any], Any]) -> Any:
-    # Where a derivative is surely 0, XLA 0.10 would fuse that constant into products, and then read memory that is
-    # nobody's: such products of 250 networks were 1e29. It must not know.
-    return jax.tree.map(jax.lax.optimization_barrier, jax.jvp(function, (0.0,), (1.0,))[1])
+    return jax.jvp(function, (0.0,), (1.0,))[1]
+
+
+def _opaque(arrays: Any) -> Any:
+    """The same; but where a derivative is surely 0, XLA does not know.
+
+    XLA 0.10 would fuse that constant into products, and then read memory that is nobody's: such products of 250
+    networks were 1e29.
+    """
+    return jax.tree.map(jax.lax.optimization_barrier, arrays)
 
 
 def sites_are_few(program: Program) -> frozenset[int]:
