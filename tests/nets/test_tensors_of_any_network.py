@@ -250,6 +250,7 @@ CONVOLUTIONAL = {
 }  # fmt: skip
 
 
+@pytest.mark.optimised
 @pytest.mark.thorough("test_one_network_is_that_of_explicit_jacobians")
 def test_a_convolutional_network_reaches_the_coefficients_of_infinite_width() -> None:
     rng = np.random.default_rng(7)
