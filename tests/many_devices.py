@@ -13,9 +13,8 @@ import numpy as np
 import scalewise as sw
 from scalewise.nets import (
     _devices,
-    _dntk,
+    _families,
     _measure,
-    _ntk_statistics,
     _sampler,
     measure,
     sample_differentials,
@@ -67,7 +66,7 @@ def watched():
         return draw_all(ensemble, *arguments, **options)
 
     _measure.run = draw
-    for module in (_sampler, _ntk_statistics, _dntk):
+    for module in (_sampler, _families):
 
         def normals(*arguments, given=module.normals, module=module.__name__, **options):
             found = given(*arguments, **options)

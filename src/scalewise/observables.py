@@ -217,6 +217,15 @@ class Observable(Quantity):
             obstacles.append(self.of_any(net))
         return next(filter(None, obstacles), "")
 
+    def obstacle_drawn(self, net: Architecture) -> str:
+        """Why `net` has none that could be measured, likewise: drawn networks need no recursion."""
+        obstacles = [self.obstacle(sigma) for sigma in _all_activations(net)]
+        if self.obstacle is _kink and any(
+            isinstance(node, _nodes.Max) for node in net.program.nodes
+        ):
+            obstacles.append("it takes three derivatives, and a maximum has kinks")
+        return next(filter(None, obstacles), "")
+
     @property
     def dims(self) -> tuple[str, ...]:
         """Named dimensions of the variable."""

@@ -84,6 +84,7 @@ def select(
     net: Architecture,
     *,
     samples: int,
+    drawn: bool = False,
 ) -> Selection:
     """The observables to compute for a network on its inputs.
 
@@ -93,20 +94,24 @@ def select(
             not exist for the network, or is not known of its kind.
         net: The network.
         samples: How many inputs there are.
+        drawn: Whether networks are drawn. What is named is then refused only if it does not exist; the others are
+            still those that can be predicted too.
 
     Raises:
         ValueError: If something named does not exist for the network, or is not in the table.
     """
     if names is not None and not (isinstance(names, str) and names == "all"):
         wanted = known(names)
-        _require_existing(wanted, net)
+        _require_existing(wanted, net, drawn)
         return Selection(wanted)
     rows = [row for row in OBSERVABLES.values() if row.default or names == "all"]
     left_out, skips = {}, any(getattr(net, "skips", ()))
     for row in rows:
         obstacle = row.obstacle_of(net)
         if obstacle:
-            left_out[row.name] = f"{obstacle[0].upper()}{obstacle[1:]}."
+            named = drawn and not row.obstacle_drawn(net)
+            remedy = " Name it in `observables` to measure it." if named else ""
+            left_out[row.name] = f"{obstacle[0].upper()}{obstacle[1:]}.{remedy}"
         elif skips:
             left_out[row.name] = _too_much_with_skips(
                 row, samples, net.depth, by_default=names is None
@@ -122,10 +127,11 @@ def select(
     return Selection(tuple(row.name for row in rows)).without(left_out)
 
 
-def _require_existing(names: Sequence[str], net: Architecture) -> None:
+def _require_existing(names: Sequence[str], net: Architecture, drawn: bool) -> None:
     """Refuse observables that do not exist for a network."""
     for name in names:
-        obstacle = OBSERVABLES[name].obstacle_of(net)
+        row = OBSERVABLES[name]
+        obstacle = row.obstacle_drawn(net) if drawn else row.obstacle_of(net)
         if obstacle:
             names_of = " and ".join(repr(sigma.name) for sigma in net.activations)
             of = names_of if names_of and isinstance(net, Perceptron) else "this network"

@@ -123,7 +123,7 @@ MUTANTS = (
         "tests/gaussian/test_kernel_map.py",
     ),
     of_forward("drawn: zeros beyond the ends forgotten", "if not there.all():", "if False:"),
-    of_weights(
+    row("nets/_drawn.py", DRAWN)(
         "drawn: weights of all taps as one",
         "made.own.C_W / self.program.fan_in(node)",
         "made.own.C_W / self.program.channels[made.of[0]]",

@@ -2,7 +2,13 @@
 
 from breaks import row
 
-ONE = "tests/nets/test_one_network.py::test_the_forward_equations_are_the_definitions"
+NETWORK = "tests/nets/test_one_network.py::"
+ONE = f"{NETWORK}test_the_forward_equations_are_the_definitions"
+ANY = "tests/nets/test_tensors_of_any_network.py::"
+EXACT = f"{ANY}test_one_network_is_that_of_explicit_jacobians"
+IN_PAIRS = f"{ANY}test_neurons_that_remember_themselves_are_taken_in_pairs"
+GROUPS = f"{ANY}test_groups_of_entries_with_signs_leave_no_bias"
+WIDE = f"{ANY}test_wide_layers_are_measured_in_groups"
 INTEGRATED = "tests/nets/test_deeper_layers.py::test_the_weights_above_are_integrated_out_of_the"
 SLOPE = "tests/nets/test_deeper_layers.py::test_the_slope_of_the_mean_ntk_of_a_quadratic_network"
 LAWS = (
@@ -17,9 +23,11 @@ MEANS = (
 )
 
 of_forward = row("nets/_forward.py", ONE)
-of_jets = row("nets/_jets.py", f"{INTEGRATED}_differentials")
+of_jets = row("nets/_jets.py", f"{NETWORK}test_directional_derivatives_are_the_definitions")
 of_dntk = row("nets/_dntk.py", f"{INTEGRATED}_differentials")
 of_ntk_statistics = row("nets/_ntk_statistics.py", f"{INTEGRATED}_ntk_statistics")
+of_neurons = row("nets/_neurons.py", f"{INTEGRATED}_differentials")
+of_slopes = row("nets/_slopes.py", f"{INTEGRATED}_differentials")
 of_estimators = row(
     "nets/_estimators.py",
     "tests/nets/test_second_layer.py::test_the_second_layer_is_exact_at_any_width",
@@ -104,12 +112,11 @@ MUTANTS = (
         "r = (third * one.h[i])[:, None, None] * zd * ze",
         "r = (0 * third * one.h[i])[:, None, None] * zd * ze",
     ),
-    of_jets(
-        "measured NTK: rows of one network only",
-        "return sum((v @ w.T) * shared for v, w, shared in terms)",
-        "return sum((v @ v.T) * shared for v, w, shared in terms)",
+    of_dntk(
+        "measured P: legs exchanged",
+        'jnp.einsum("bcan,dn->abcd", at.twice',
+        'jnp.einsum("bcdn,an->abcd", at.twice',
     ),
-    of_dntk("measured P: C_W for C_W²", "scale = width * C**2", "scale = width * C"),
     of_dntk(
         "measured Q: F with swapped legs",
         'jnp.einsum("badc->abcd", F)',
@@ -117,63 +124,96 @@ MUTANTS = (
     ),
     of_dntk(
         "measured R: P with swapped legs",
-        'own / C * jnp.einsum("acdb->abcd", found["P"])',
-        'own / C * found["P"]',
+        'own * jnp.einsum("acdb->abcd", found["P"])',
+        'own * found["P"]',
     ),
-    of_dntk("measured S: trace of two NTKs dropped", ' + width * C * own * means["HH"]', ""),
-    of_dntk("measured T: F once", "(own / C) ** 2", "(own / C)"),
+    of_dntk("measured S: trace of two NTKs dropped", ' + own * means["HH"]', ""),
+    of_dntk("measured T: F once", "own**2 *", "own *"),
     of_dntk("measured T: one of the two Q", ' + jnp.einsum("acbd->acdb", tilde))', ")"),
-    of_dntk(
-        "measured U: crossed with itself",
-        "second((one, back, other), (two, crossed, step)),",
-        "second((two, crossed, step), (two, crossed, step)),",
-    ),
+    of_dntk("measured U: crossed with itself", "(back, crossed))", "(crossed, crossed))"),
     of_dntk(
         "measured signs: one probe is its own pair",
         "jnp.roll(a, -1, axis=0)",
         "jnp.roll(a, 0, axis=0)",
     ),
-    of_dntk(
-        "measured dNTK: weight variance of the layer below",
-        "above = tuple(np.asarray(c[i + 1] / n[i + 1], dtype)",
-        "above = tuple(np.asarray(c[i] / n[i + 1], dtype)",
-    ),
+    of_dntk("measured dNTK: one neuron for two", "halves[1 - mine]", "halves[mine]", IN_PAIRS),
+    of_ntk_statistics("measured omega: metric without its rate", "neurons.rate * gram +", "gram +"),
     of_ntk_statistics(
-        "measured omega: C_W of the layer below",
-        "C_b, C_W = number(net.C_b[i + 1]), number(net.C_W[i + 1])",
-        "C_b, C_W = number(net.C_b[i + 1]), number(net.C_W[i])",
-    ),
-    of_ntk_statistics(
-        "measured omega: trace without its weight variance",
-        "lambda_W) + C_W * trace]",
-        "lambda_W) + trace]",
+        "measured omega: one neuron of the layer below",
+        "for k, (_, delta) in sides.items()}).sum(axis=0)",
+        "for k, (_, delta) in sides.items()})[0]",
     ),
     of_ntk_statistics(
         "measured B: printed order lost",
-        "return jnp.swapaxes(quads, 2, 3).reshape(networks, -1)",
-        "return quads.reshape(networks, -1)",
+        "jnp.swapaxes((flat @ flat.T).reshape((samples,) * 4), 1, 2)",
+        "(flat @ flat.T).reshape((samples,) * 4)",
     ),
     of_ntk_statistics(
-        "measured B: C_W for C_W²", "gram = (C_W**2 / width)", "gram = (C_W / width)"
-    ),
-    of_ntk_statistics("measured F: legs exchanged", '"kaj,kcdjb->kacbd"', '"kaj,kcdjb->kadbc"'),
-    of_ntk_statistics(
-        "measured F: C_W for C_W²",
-        "return (C_W**2 / width) * quads",
-        "return (C_W / width) * quads",
+        "measured F: legs exchanged",
+        'found["F"] = F.reshape(-1)',
+        'found["F"] = F.transpose(0, 3, 2, 1).reshape(-1)',
     ),
     of_ntk_statistics(
-        "measured NTK upward: parameters of its own dropped",
-        "return ntk + own[..., None, None] *",
-        "return ntk + 0 * own[..., None, None] *",
+        "measured groups: one set of signs",
+        "zip(neurons.halves, signs, strict=True)",
+        "zip(neurons.halves, signs[:1] * 2, strict=True)",
+        GROUPS,
     ),
-    of_ntk_statistics(
-        "measured X: transposed pairs not turned", "jnp.swapaxes(X, 2, 3)[:, pair])", "X[:, pair])"
+    of_neurons(
+        "measured neurons: what they remember is averaged over",
+        "alone = all(program.is_fresh(end, below) for end in ends)",
+        "alone = True",
+        IN_PAIRS,
+    ),
+    of_neurons(
+        "measured neurons: weights of unit variance", "own.own.C_W / u.shape[1]", "1 / u.shape[1]"
+    ),
+    of_slopes(
+        "measured slopes: biases do not learn", " + scale[0] * first[:, -1]", " + 0 * first[:, -1]"
+    ),
+    of_slopes(
+        "measured slopes: what enters is not bent",
+        "            found[k] = [(u[:, None], back), (jnp.swapaxes(by_step, 0, 1), delta[row][:, None])]",
+        "            found[k] = [(u[:, None], back)]",
+    ),
+    of_slopes(
+        "measured slopes: steps in one order",
+        "            (by_step[:, pairs[1]], own[:, pairs[0]]),\n",
+        "",
+    ),
+    of_slopes(
+        "measured slopes: XLA knows zeros",
+        "return jax.tree.map(jax.lax.optimization_barrier, arrays)",
+        "return arrays",
+        f"{ANY}test_zeros_of_many_networks_are_zeros",
+    ),
+    of_slopes(
+        "measured slopes: biases of one site",
+        'jnp.einsum("bpm,rbpn->rbmn", u, delta), delta.sum(axis=2)',
+        'jnp.einsum("bpm,rbpn->rbmn", u, delta), delta[:, :, 0]',
+        EXACT,
+    ),
+    of_slopes(
+        "measured slopes: steps without their rates",
+        "z = scale[1] * times(u, first, made, jnp)",
+        "z = times(u, first, made, jnp)",
+        EXACT,
+    ),
+    of_estimators(
+        "measured B: width forgotten",
+        "return n * sums.mean().reshape(shape), n *",
+        "return sums.mean().reshape(shape), n *",
+    ),
+    of_estimators(
+        "measured A: of one neuron with itself",
+        "_either(_covariance(1, 3), _covariance(3, 1))",
+        "_either(_covariance(1, 1), _covariance(3, 3))",
+        WIDE,
     ),
     of_estimators(
         "measured vertex: with skip connections of one neuron",
-        "for order in ((0, 1), (1, 0))",
-        "for order in ((0, 0), (1, 1))",
+        "_either(_covariance(0, 1), _covariance(1, 0))",
+        "_either(_covariance(0, 0), _covariance(1, 1))",
         f"{AGREE}test_theory_and_ensembles_agree",
     ),
     of_sampler(
@@ -200,8 +240,16 @@ MUTANTS = (
         "B = B + skip",
         f"{AGREE}test_theory_and_ensembles_agree",
     ),
-    of_estimators("measured D: metric with itself", "_covariance(0, 1)", "_covariance(0, 0)"),
-    of_estimators("measured A: NTK with the metric", "_covariance(1, 1)", "_covariance(1, 0)"),
+    of_estimators(
+        "measured D: metric with itself",
+        "_JOINT, CovarianceSums, _covariance(0, 1)",
+        "_JOINT, CovarianceSums, _covariance(0, 0)",
+    ),
+    of_estimators(
+        "measured A: NTK with the metric",
+        "_JOINT, CovarianceSums, _covariance(1, 1)",
+        "_JOINT, CovarianceSums, _covariance(1, 0)",
+    ),
     of_estimators(
         "measured V: width forgotten",
         "values, sems = n * sums.covariance(), n * sums.covariance_sem()",

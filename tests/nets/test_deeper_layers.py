@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.nets import Parameters, _dntk, _ntk_statistics, layer_tensors, measure
+from scalewise.nets import Parameters, layer_tensors, measure
+from scalewise.nets._dntk import Differentials, sample_dntk
 from scalewise.nets._forward import _next, _slopes
-from scalewise.nets._networks import traced
+from scalewise.nets._ntk_statistics import Statistics, sample_statistics
 from scalewise.observables import OBSERVABLES
 
 SMOOTH = ("dntk_P", "dntk_Q", "ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U")
@@ -85,52 +86,40 @@ def averaged():
     return sums
 
 
-def drawn(monkeypatch, module, numbers, sample, parts):
+def drawn(sample, of, numbers):
     """What the ensemble keeps of networks whose random numbers are given."""
-    monkeypatch.setattr(module, "normals", lambda *_, **__: jnp.asarray(numbers))
     with jax.enable_x64(True):
-        found = sample(
-            NET,
-            X,
-            np.zeros(len(numbers)),
-            parts=parts,
-            sigma=traced(NET.activation),
-            dtype="float64",
-        )
-    return {name: draws[:, -1].mean(axis=0) for name, draws in found.items()}
+        found = sample(jnp.asarray(numbers), X, of=of)
+    return {name: np.asarray(draws)[:, -1].mean(axis=0) for name, draws in found.items()}
+
+
+OWN = np.concatenate([np.vstack([w.T, b]).ravel() for w, b in hidden()])
 
 
 @pytest.mark.covers("B11")
 @pytest.mark.thorough("test_the_weights_above_are_integrated_out_of_the_differentials")
-def test_the_weights_above_are_integrated_out_of_the_ntk_statistics(monkeypatch):
-    numbers = np.concatenate([np.vstack([w.T, b]).ravel() for w, b in hidden()])[None]
-    parts = ("joint", "B", "F")
-    found = drawn(monkeypatch, _ntk_statistics, numbers, _ntk_statistics.sample_statistics, parts)
+def test_the_weights_above_are_integrated_out_of_the_ntk_statistics():
+    found = drawn(
+        sample_statistics, Statistics(NET.program, (3,), 2, ("joint", "B", "F")), OWN[None]
+    )
     upper = np.triu_indices(2)
     metric, omega = np.split(found["joint"], 2)
     np.testing.assert_allclose(metric, averaged()["metric"][upper], rtol=1e-12)
     np.testing.assert_allclose(omega + NET.lambda_b[2], averaged()["ntk"][upper], rtol=1e-12)
     for name in ("B", "F"):
-        # The coefficient of 1/n_2, n_2 = 3.
-        np.testing.assert_allclose(
-            found[name] / 3, averaged()[name].ravel(), rtol=1e-11, atol=1e-13
-        )
+        np.testing.assert_allclose(found[name], averaged()[name].ravel(), rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.covers("C10", "C13", "C29", "C35")
-def test_the_weights_above_are_integrated_out_of_the_differentials(monkeypatch):
-    own = np.concatenate([np.hstack([w, b[:, None]]).ravel() for w, b in hidden()])
+def test_the_weights_above_are_integrated_out_of_the_differentials():
     # All pairs of sign vectors in the layer of three neurons: traces without noise.
     signs = np.array(list(itertools.product([-1.0, 1.0], repeat=6)))
-    below = np.ones((len(signs), 2 * 3))
-    numbers = np.hstack([np.tile(own, (len(signs), 1)), below, signs])
-    monkeypatch.setattr(_dntk, "PROBES", 2)
-    _dntk._draw.clear_cache()
-    found = drawn(monkeypatch, _dntk, numbers, _dntk.sample_dntk, tuple("PQRSTU"))
+    of = Differentials(NET.program, (3,), 2, tuple("PQRSTU"), probes=2)
+    found = drawn(sample_dntk, of, np.hstack([np.tile(OWN, (len(signs), 1)), signs]))
     for name in "PQRSTU":
         assert np.max(np.abs(averaged()[name])) > 0.01
         np.testing.assert_allclose(
-            found[name] / 3, averaged()[name].ravel(), rtol=1e-9, atol=1e-12, err_msg=name
+            found[name], averaged()[name].ravel(), rtol=1e-9, atol=1e-12, err_msg=name
         )
 
 

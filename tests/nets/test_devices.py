@@ -78,7 +78,7 @@ def test_every_device_has_an_equal_part_within_the_memory(folder: Path) -> None:
             faults.append(f"too large: {batch}")
     assert not faults
     modules = {batch["module"].rsplit("_", 1)[1] for batch in seen["several"]}
-    assert modules == {"sampler", "statistics", "dntk"}
+    assert modules == {"sampler", "families"}
     assert len(sizes) > 2
     assert {tuple(batch["networks"]) for batch in seen["second"]} == {("1",)}
 

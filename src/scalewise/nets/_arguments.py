@@ -18,7 +18,7 @@ _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2*
 
 def choose(net: Architecture, observables: Any, widths: Any, samples: int) -> Selection:
     """The observables to measure, by the rule of `predict`; slopes in 1/n need several widths."""
-    chosen = select(observables, net, samples=samples)
+    chosen = select(observables, net, samples=samples, drawn=True)
     slopes = [name for name in chosen.names if ESTIMATORS[name].slope_of]
     if widths is not None or not slopes:
         return chosen

@@ -1,179 +1,238 @@
-r"""Draws of dNTK and ddNTK correlations in every layer, from steps along gradients of real networks.
+r"""Draws of dNTK and ddNTK correlations in layers of one site, from steps along gradients of real networks.
 
-The weights $W^{(\ell+1)}$ of the layer above are averaged over analytically. What they leave are
-contractions of the differentials of $f_w=\sum_jw_j\sigma^{(\ell)}_j$: with $w=\sigma_\alpha$ on a leg that
-meets the preactivation of sample $\alpha$, and traces over pairs of legs, which random signs on both
-legs of a pair estimate without bias. All of it is exact at any width. With the brackets for a contraction,
-$\xi$ and $\eta$ for the signs, $C=C_W/n$, $\lambda=\lambda_W/n$ of the layer above and $n$ its inputs:
+The weights of the layer are averaged over analytically. With $y$ what two of its neurons read (`_neurons.py`), what
+they leave are contractions of the differentials of $f_v=v\cdot y$: with $v=y_\alpha$ on a leg that meets the
+preactivation of sample $\alpha$, and traces over pairs of legs, which random signs on both legs of a pair estimate
+without bias. All of it is exact at any width. With brackets for contractions, $\xi$ and $\eta$ for the signs and
+$\lambda=\lambda_W/C_W$ of the layer, the tensors are $n$ times
 
-    P_0123 = n C² dH[sigma_3, xi, xi]_012        tilde Q_0123 = n C² dH[xi, xi, sigma_3]_012
-    F_1324 = n C² H[sigma_1, sigma_2]_34         Q_0123 = tilde Q_0123 + lambda/C F_1032
-    R_0123 = lambda/C P_0231 + n C² dd_I[eta, eta, xi, xi]_0123
-    S_1234 = n C lambda H[eta, xi]_13 H[eta, xi]_24 + n C² dd_II[eta, eta, xi, xi]_1234
-    T_1342 = (lambda/C)² F_3142 + lambda/C (tilde Q_2413 + tilde Q_1324) + n C² dd_II[xi, eta, xi, eta]_1234
-    U_1423 = n C² dd_II[xi, eta, eta, xi]_1234
+    P_0123 = dH[y_3, xi, xi]_012               tilde Q_0123 = dH[xi, xi, y_3]_012
+    F_1324 = H[y_1, y_2]_34                    Q_0123 = tilde Q_0123 + lambda F_1032
+    R_0123 = lambda P_0231 + dd_I[eta, eta, xi, xi]_0123
+    S_1234 = lambda H[eta, xi]_13 H[eta, xi]_24 + dd_II[eta, eta, xi, xi]_1234
+    T_1342 = lambda² F_3142 + lambda (tilde Q_2413 + tilde Q_1324) + dd_II[xi, eta, xi, eta]_1234
+    U_1423 = dd_II[xi, eta, eta, xi]_1234
+
+Where nothing is averaged over, $\lambda$ is 0, and the legs of two neurons are on two halves of $y$.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets import _jets as jets
-from scalewise.nets._random import normals, take
-from scalewise.networks._perceptron import Perceptron
+from scalewise.nets import _slopes as slopes
+from scalewise.nets._drawn import Numbers
+from scalewise.nets._neurons import Neurons
+from scalewise.nets._slopes import Gradients, Passes
+from scalewise.networks._program import Program
 
-# Random signs for each network, paired in a ring: each is once xi and once eta.
+# Random signs for each network, paired in a ring: each is once xi and once eta. An even number, for two halves.
 PROBES = 4
 SECOND = frozenset("RSTU")  # what takes steps along two vectors of signs
 
-Probe = tuple[jets.Rows, jets.Along, jets.Tangent]
+
+@dataclass(frozen=True)
+class Differentials:
+    """Which layers of a program are measured.
+
+    Args:
+        program: The nodes.
+        layers: Of one site.
+        samples: How many inputs.
+        parts: Tensors, by their letters.
+        probes: How many vectors of signs.
+    """
+
+    program: Program
+    layers: tuple[int, ...]
+    samples: int
+    parts: tuple[str, ...]
+    probes: int = PROBES
+
+    @cached_property
+    def neurons(self) -> tuple[Neurons, ...]:
+        """What each layer is made of."""
+        return tuple(Neurons(self.program, layer) for layer in self.layers)
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The random numbers: weights, and vectors of signs for each layer."""
+        read = tuple(k for own in self.neurons for k in own.read)
+        return Numbers(
+            self.program,
+            read,
+            self.samples,
+            tuple(self.probes * own.entries for own in self.neurons),
+        )
+
+    @property
+    def second(self) -> bool:
+        """Whether ddNTKs are among the tensors."""
+        return not SECOND.isdisjoint(self.parts)
+
+    def floats(self) -> int:
+        """Roughly how many numbers a network takes at once."""
+        N = self.samples
+        gradients = 1 + 3 * N + (N * (N + 1) // 2 if self.second else 0)  # of one vector of signs
+        whole = N * self.probes * gradients * slopes.whole_gradients(self.program)
+        return self.numbers.floats(N, 3 * self.probes * gradients) + whole
 
 
-def _probe(net: jets.Flow, w: Any) -> Probe:
-    """What one vector of signs needs of its own: its rows, steps along them, how those bend them."""
-    one = jets.rows(net, w)
-    step = jets.along(net, one)
-    return one, step, jets.tangent(net, one, one, step)
+class _Ring(NamedTuple):
+    """One network and its vectors of signs."""
+
+    passes: Passes
+    signs: Any  # (probe, entry), each on the half of its neuron
+    y: Any  # (sample, entry)
+    others: Any  # (probe, sample, entry): y on the half of the other neuron
+    each: Gradients  # of the signs
+    values: Gradients  # of y, on the first half and on the second where they differ
 
 
-def _single(net: jets.Flow, values: jets.Rows, xi: Probe) -> dict[str, Any]:
-    """dH[sigma_3, xi, xi] and dH[xi, xi, sigma_3], (sample)^4 in the order 0123."""
-    one, step, bent = xi
-    both = jets.second_along(net, one, step, one, step)
-    bends = jax.vmap(lambda v: jets.dntk(net, one, bent, step, v))(values)
+class _Bent(NamedTuple):
+    """The same along steps: those of one vector of signs, at every sample."""
+
+    y: Any  # (step, sample, entry)
+    slopes: Gradients  # of this vector, the next and the last one, an axis of steps in front
+    twice: Any  # second derivatives of y: (pair of steps, sample, entry)
+    curves: Gradients  # of the next vector, an axis of pairs in front
+
+
+def _ring(passes: Passes, signs: Any) -> _Ring:
+    """Gradients of all vectors of signs, and of y, at once."""
+    count, neurons = len(signs), passes.neurons
+    halves = jnp.stack(neurons.halves).astype(signs.dtype)
+    mine = jnp.arange(count) % 2
+    signs = signs * halves[mine]
+
+    def rows(y: Any) -> Any:
+        return jnp.concatenate(
+            [signs, *(y * half for half in (halves[:1] if neurons.averaged else halves))]
+        )
+
+    y, found = passes.gradients(rows)
+    each = slopes.chosen(passes.program, found, slice(0, count))
+    values = slopes.chosen(passes.program, found, slice(count, None))
+    return _Ring(passes, signs, y, y * halves[1 - mine][:, None], each, values)
+
+
+def _bend(ring: _Ring, k: Any) -> _Bent:
+    """Steps along one vector of signs, and along pairs of them."""
+    passes, samples, count = ring.passes, len(ring.y), len(ring.signs)
+    rows = ring.signs[jnp.stack([k, (k + 1) % count, (k - 1) % count])]
+    steps = jax.vmap(partial(slopes.single, passes.program, ring.each, k))(jnp.arange(samples))
+    first, second = (jax.tree.map(lambda a, e=e: a[e], steps) for e in np.triu_indices(samples))
+    y, found = jax.vmap(partial(passes.along, rows))(steps)
+    return _Bent(y, found, *jax.vmap(partial(passes.along_two, rows[1:2]))(first, second))
+
+
+def _single(ring: _Ring, k: Any, at: _Bent) -> dict[str, Any]:
+    """dH[y_3, xi, xi] and dH[xi, xi, y_3], (sample)^4 in the order 0123."""
+    program, samples = ring.passes.program, len(ring.y)
+    own = slopes.bent(program, slopes.chosen(program, ring.each, k[None]), at.slopes, 0)
+    half = 0 if ring.passes.neurons.averaged else samples * ((k + 1) % 2)
+    values = slopes.chosen(program, ring.values, half + jnp.arange(samples))
+    bends = slopes.products(program, own, slopes.as_they_are(program, values))
     return {
-        "P": jnp.einsum("bcan,dn->abcd", both.s[-1], net.top),
-        "Q": jnp.moveaxis(bends, 0, 3),
+        "P": jnp.einsum("bcan,dn->abcd", at.twice[_pair_of(samples)], ring.others[k]),
+        "Q": jnp.einsum("abdc->abcd", bends),
     }
 
 
-def _pair(net: jets.Flow, lambda_b: Any, xi: Probe, eta: Probe) -> dict[str, Any]:
+def _pair(ring: _Ring, k: Any, at: _Bent, after: _Bent) -> dict[str, Any]:
     """The contractions of two vectors of signs, (sample)^4 in the printed order of each tensor."""
-    (one, step, own), (two, other, its) = xi, eta
-    crossed = jets.tangent(net, two, one, step)  # eta bent along xi
-    back = jets.tangent(net, one, two, other)
-    both = jets.second_along(net, one, step, one, step)
-    first = jets.dd_first(net, two, (one, one, two), (step, step), both)
-    second = partial(jets.dd_second, net, lambda_b=lambda_b)
-    H = jets.ntk(net, two, one)
+    program, samples, count = ring.passes.program, len(ring.y), len(ring.signs)
+    xi, eta = (slopes.chosen(program, ring.each, j[None]) for j in (k, (k + 1) % count))
+    own, its = slopes.bent(program, xi, at.slopes, 0), slopes.bent(program, eta, after.slopes, 0)
+    crossed = slopes.bent(program, eta, at.slopes, 1)  # eta bent along xi
+    back = slopes.bent(program, xi, after.slopes, 2)
+    twice = slopes.bent_twice(program, eta, at.slopes, at.curves, np.triu_indices(samples), 1)
+    first = slopes.products(program, twice, slopes.as_they_are(program, eta))[
+        :, _pair_of(samples), 0
+    ]
+    H = jnp.einsum("n,ban->ab", ring.signs[(k + 1) % count], at.y)
     S, T, U = (
-        second((two, crossed, step), (two, crossed, step)),
-        second((one, own, step), (two, its, other)),
-        second((one, back, other), (two, crossed, step)),
+        slopes.products(program, *pair)
+        for pair in ((crossed, crossed), (own, its), (back, crossed))
     )
     return {
         "HH": jnp.einsum("ac,bd->abcd", H, H),
         "R": jnp.einsum("acdb->abcd", first),
-        "S": S,
-        "T": jnp.einsum("abcd->acdb", T),
-        "U": jnp.einsum("abcd->adbc", U),
+        "S": jnp.einsum("acbd->abcd", S),
+        "T": jnp.einsum("acbd->acdb", T),
+        "U": jnp.einsum("acbd->adbc", U),
     }
 
 
-def _ring(net: jets.Flow, signs: Any, lambda_b: Any, pairs: bool) -> dict[str, Any]:
+def _pair_of(samples: int) -> np.ndarray:
+    """Where the steps (a, b) stand in the list of pairs a <= b."""
+    found = np.zeros((samples, samples), dtype=int)
+    found[np.triu_indices(samples)] = np.arange(samples * (samples + 1) // 2)
+    return np.maximum(found, found.T)
+
+
+def _contractions(passes: Passes, signs: Any, second: bool) -> dict[str, Any]:
     """Means of all contractions over the signs of one network."""
-    probes = jax.vmap(partial(_probe, net))(signs)
-    values = jax.vmap(partial(jets.rows, net))(net.top)
-    found = jax.vmap(partial(_single, net, values))(probes)
-    if pairs:
-        following = jax.tree.map(lambda a: jnp.roll(a, -1, axis=0), probes)
-        found |= jax.vmap(partial(_pair, net, lambda_b))(probes, following)
-    means = {name: draws.mean(axis=0) for name, draws in found.items()}
-    H = jax.vmap(jax.vmap(partial(jets.ntk, net), (None, 0)), (0, None))(values, values)
-    return {**means, "F": jnp.einsum("cdab->cadb", H)}
+    ring, each = _ring(passes, signs), jnp.arange(len(signs))
+    at = jax.vmap(partial(_bend, ring))(each)
+    found = jax.vmap(partial(_single, ring))(each, at)
+    if second:
+        after = jax.tree.map(lambda a: jnp.roll(a, -1, axis=0), at)
+        found |= jax.vmap(partial(_pair, ring))(each, at, after)
+    program, samples = passes.program, len(ring.y)
+    first, last = (
+        slopes.chosen(program, ring.values, r) for r in (slice(0, samples), slice(-samples, None))
+    )
+    F = slopes.products(program, *(slopes.as_they_are(program, v) for v in (first, last)))
+    return {name: draws.mean(axis=0) for name, draws in found.items()} | {"F": F}
 
 
-def _tensors(means: dict[str, Any], C: Any, own: Any, width: int) -> dict[str, Any]:
-    """Draws of the tensors, with what the last weights' own steps add; `own` is lambda_W / n."""
-    scale = width * C**2
-    tilde, F = scale * means["Q"], scale * means["F"]
-    found = {"P": scale * means["P"], "Q": tilde + own / C * jnp.einsum("badc->abcd", F)}
+def _tensors(means: dict[str, Any], own: float) -> dict[str, Any]:
+    """Draws of the tensors over n, with what the last weights' own steps add; `own` is lambda_W / C_W."""
+    tilde, F = means["Q"], means["F"]
+    found = {"P": means["P"], "Q": tilde + own * jnp.einsum("badc->abcd", F)}
     if "R" not in means:
         return found
-    T = scale * means["T"] + (own / C) ** 2 * jnp.einsum("cadb->acdb", F)
-    T += own / C * (jnp.einsum("bdac->acdb", tilde) + jnp.einsum("acbd->acdb", tilde))
-    U = scale * means["U"]
+    T = means["T"] + own**2 * jnp.einsum("cadb->acdb", F)
+    T += own * (jnp.einsum("bdac->acdb", tilde) + jnp.einsum("acbd->acdb", tilde))
     return found | {
-        "R": scale * means["R"] + own / C * jnp.einsum("acdb->abcd", found["P"]),
-        "S": scale * means["S"] + width * C * own * means["HH"],
+        "R": means["R"] + own * jnp.einsum("acdb->abcd", found["P"]),
+        "S": means["S"] + own * means["HH"],
         "T": (T + jnp.einsum("dcba->abcd", T)) / 2,
-        "U": (U + jnp.einsum("cdab->abcd", U)) / 2,
+        "U": (means["U"] + jnp.einsum("cdab->abcd", means["U"])) / 2,
     }
 
 
-@partial(jax.jit, static_argnames=("parts", "sigma"))
-def _draw(
-    parameters: tuple[Any, Any],
-    x: Any,
-    signs: Any,
-    rates: Any,
-    above: tuple[Any, Any],
-    *,
-    parts: tuple[str, ...],
-    sigma: Callable[[Any], Any],
-) -> dict[str, Any]:
-    """The tensors of the layer above the given ones, for each network of a batch, flat."""
-    pairs = not SECOND.isdisjoint(parts)
-
-    def one(weights: Any, biases: Any, signs: Any) -> dict[str, Any]:
-        order = 3 if pairs else 2
-        net = jets.flow(weights, biases, x, rates, sigma=sigma, order=order, output=False)
-        means = _ring(net, signs, rates[0], pairs)
-        found = _tensors(means, *above, signs.shape[-1])
-        return {part: found[part].reshape(-1) for part in parts}
-
-    return jax.vmap(one)(*parameters, signs)
-
-
-def sample_dntk(
-    net: Perceptron,
-    x: np.ndarray,
-    keys: Any,
-    *,
-    parts: tuple[str, ...],
-    sigma: Callable[[Any], Any],
-    dtype: str,
-) -> dict[str, np.ndarray]:
-    r"""Unbiased draws of P, Q, R, S, T, U of the layers 2..L, one for each network.
+@partial(jax.jit, static_argnames="of")
+def sample_dntk(numbers: Any, x: Any, *, of: Differentials) -> dict[str, Any]:
+    r"""Unbiased draws of P, Q, R, S, T, U, for each network of a batch.
 
     Args:
-        net: The network.
-        x: (samples, features).
-        keys: One key per network.
-        parts: Which tensors, by their letters.
-        sigma: The activation as a JAX function.
-        dtype: ``"float32"`` or ``"float64"``.
+        numbers: Standard normal numbers, (networks, as many as `of` needs).
+        x: Inputs.
+        of: Which layers, and which tensors.
 
     Returns:
-        For each part (networks, L-1, samples^4) in the printed order of its indices. The expectation
-        of a draw is the coefficient of $1/n_{\ell-1}$ in (11.45), (∞.176) or (∞.178) at the widths of
-        `net`, all orders in 1/n included.
+        For each part (networks, layers, samples^4) in the printed order of its indices. The expectation of a draw,
+        times the width below, is the coefficient of $1/n_{\ell-1}$ in (11.45), (∞.176) or (∞.178) at the widths of
+        the network, all orders in 1/n included.
 
-    Source: PDLT (11.24), (11.35), (11.43)-(11.45), (∞.174)-(∞.178).
+    Source: PDLT (11.24), (11.35), (11.43)-(11.45), (∞.174)-(∞.178); of any layers derived.
     """
-    n, depth = net.widths, net.depth
-    shapes = [(n[i + 1], n[i] + 1) for i in range(depth - 1)]
-    sizes = [a * b for a, b in shapes] + [PROBES * m for m in n[1:-1]]
-    offsets = np.cumsum([0, *sizes], dtype=np.int32)
-    numbers = normals(keys, count=int(offsets[-1]), dtype=dtype)
-    rates = np.array([net.lambda_b, np.divide(net.lambda_W, n[:-1])], dtype)
-    drawn: dict[str, list[Any]] = {part: [] for part in parts}
-    weights, biases = (), ()
-    for i, shape in enumerate(shapes):
-        own = take(numbers, offsets[i], *shape)
-        weights += (np.asarray(np.sqrt(net.C_W[i] / n[i]), dtype) * own[..., :-1],)
-        biases += (np.asarray(np.sqrt(net.C_b[i]), dtype) * own[..., -1],)
-        probes = take(numbers, offsets[depth - 1 + i], PROBES, n[i + 1])
-        signs = jnp.where(probes < 0, -1, 1).astype(dtype)
-        above = tuple(np.asarray(c[i + 1] / n[i + 1], dtype) for c in (net.C_W, net.lambda_W))
-        own_rates = rates[:, : i + 1]
-        arrays = (weights, biases), np.asarray(x, dtype), signs, own_rates, above
-        for part, draws in _draw(*arrays, parts=parts, sigma=sigma).items():
-            drawn[part].append(draws)
-    return {part: np.asarray(jnp.stack(found, axis=1), float) for part, found in drawn.items()}
+
+    def one(own: Any) -> dict[str, Any]:
+        weights, signs = of.numbers.drawn_from(own)
+        layers = []
+        for neurons, its in zip(of.neurons, signs, strict=True):
+            passes = Passes(neurons, weights, x)
+            means = _contractions(passes, its.reshape(of.probes, -1), of.second)
+            layers.append(_tensors(means, neurons.rate))
+        return {part: jnp.stack([found[part].reshape(-1) for found in layers]) for part in of.parts}
+
+    return jax.vmap(one)(numbers)

@@ -6,7 +6,7 @@ A new observable is a row here and a draw in one of the families.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 from scalewise.nets._ensemble import Kind, Sums
 from scalewise.nets._moments import CovarianceSums, MeanSums
 from scalewise.nets._ntk import first_ntk
+from scalewise.nets._ntk_statistics import Statistics
 from scalewise.nets._program import first_layer as first_of_program
+from scalewise.nets._program import measured_layers
 from scalewise.nets._sampler import first_metric
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._perceptron import Perceptron
@@ -87,8 +89,9 @@ def _mean_of_omega(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray,
 
 
 def _mean_of_quads(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    shape = (-1, *(samples,) * 4)
-    return sums.mean().reshape(shape), sums.mean_sem().reshape(shape)
+    """Width times a mean."""
+    shape, n = (-1, *(samples,) * 4), n[:, None, None, None, None]
+    return n * sums.mean().reshape(shape), n * sums.mean_sem().reshape(shape)
 
 
 def _covariance(first: int, second: int) -> Reading:
@@ -105,18 +108,27 @@ def _covariance(first: int, second: int) -> Reading:
     return read
 
 
-def _between_halves(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Width times the covariance of one half of the neurons with the other, and of the other with the one."""
-    there, back = (_covariance(*order)(sums, n, samples) for order in ((0, 1), (1, 0)))
-    return (there[0] + back[0]) / 2, (there[1] + back[1]) / 2
+def _either(there: Reading, back: Reading) -> Reading:
+    """The mean of two readings of the same, by one neuron and another and by the other and the one."""
+
+    def read(sums: Sums, n: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
+        one, other = there(sums, n, samples), back(sums, n, samples)
+        return (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
+
+    return read
+
+
+_between_halves = _either(_covariance(0, 1), _covariance(1, 0))
 
 
 _METRIC = Part("layers", "metric", _pairs)
 _NTK = Part("layers", "ntk", _pairs)
 # The metric by either half of the neurons, where a neuron has a part that it remembers.
 _HALVES = Part("layers", "halves", lambda samples: 2 * _pairs(samples))
-# The metric and omega, the NTK of the layer above averaged over its weights.
+# The metric and omega, the NTK of a layer averaged over its weights; both of another neuron behind them where two
+# neurons have estimates of their own.
 _JOINT = Part("statistics", "joint", lambda samples: 2 * _pairs(samples))
+_JOINT_IN_PAIRS = Part("statistics", "joint", lambda samples: 4 * _pairs(samples))
 
 
 def _quads(family: str, name: str) -> Estimator:
@@ -140,6 +152,18 @@ ESTIMATORS: dict[str, Estimator] = {
     "ddntk_S": _quads("dntk", "S"),
     "ddntk_T": _quads("dntk", "T"),
     "ddntk_U": _quads("dntk", "U"),
+}
+
+
+# Of the same rows, where two neurons have estimates of their own.
+_IN_PAIRS = {
+    "ntk_nlo": replace(ESTIMATORS["ntk_nlo"], part=_JOINT_IN_PAIRS),
+    "ntk_A": Estimator(
+        _JOINT_IN_PAIRS, CovarianceSums, _either(_covariance(1, 3), _covariance(3, 1))
+    ),
+    "ntk_D": Estimator(
+        _JOINT_IN_PAIRS, CovarianceSums, _either(_covariance(0, 3), _covariance(2, 1))
+    ),
 }
 
 
@@ -169,11 +193,14 @@ _OF_ANY_WITH_SKIPS = {"four_point_vertex": Estimator(_BY_HALVES, CovarianceSums,
 
 def estimators(net: Architecture) -> dict[str, Estimator]:
     """The estimator of each observable in a network."""
-    if not isinstance(net, Perceptron):
-        ends = [net.program.layers[layer - 1] for layer in net.layers_of_one_site if layer > 1]
-        alone = all(net.program.averages_out(((end, 1.0),)) for end in ends)
-        return _OF_ANY if alone else _OF_ANY | _OF_ANY_WITH_SKIPS
-    return ESTIMATORS | _WITH_SKIPS if any(net.skips) else ESTIMATORS
+    layers = measured_layers(net)
+    of = Statistics(net.program, layers, 1, ())
+    found = ESTIMATORS | (_IN_PAIRS if of.in_pairs else {})
+    if isinstance(net, Perceptron):
+        return found | _WITH_SKIPS if any(net.skips) else found
+    ends = [net.program.layers[layer - 1] for layer in layers]
+    alone = all(net.program.averages_out(((end, 1.0),)) for end in ends)
+    return found | _OF_ANY | ({} if alone else _OF_ANY_WITH_SKIPS)
 
 
 def accumulators(rows: Iterable[Estimator]) -> dict[str, dict[str, Kind]]:

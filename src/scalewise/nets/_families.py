@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from scalewise.nets._dntk import PROBES as SIGNS
-from scalewise.nets._dntk import SECOND, sample_dntk
+from scalewise.nets._dntk import Differentials, sample_dntk
 from scalewise.nets._ensemble import Ensemble, Kind, first_activation
 from scalewise.nets._networks import traced
 from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
-from scalewise.nets._ntk_statistics import sample_statistics
+from scalewise.nets._ntk_statistics import Statistics, sample_statistics
 from scalewise.nets._program import Drawn, measured_layers, sample_program
 from scalewise.nets._random import normals
 from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
 from scalewise.networks import Network
+from scalewise.networks._architecture import Architecture
 from scalewise.networks._perceptron import Perceptron
 
 Builder = Callable[[Any, np.ndarray, dict[str, Kind], str], Ensemble]
@@ -58,38 +57,35 @@ def _layers(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -
     )
 
 
-def _statistics(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
-    """The whole NTK of every hidden layer, from real weights."""
-    samples, widest = len(x), max(net.hidden_widths)
-    matrices = (3 * samples * (samples + 1) // 2 + 2 * samples**2) * widest**2
-    floats = 2 * _weights(net) + 3 * samples * sum(net.widths) + matrices
-    return _weighted(net, x, sums, dtype, name="statistics", stream=2, sample=sample_statistics,
-                     floats=floats)  # fmt: skip
+def _statistics(net: Architecture, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+    """The whole NTK of what neurons read, from real weights."""
+    of = Statistics(net.program, measured_layers(net), len(x), tuple(sums))
+    return _weighted(net, x, sums, dtype, of=of, sample=sample_statistics, stream=2)
 
 
-def _dntk(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
-    """Steps along gradients of every hidden layer, from real weights and random signs."""
-    samples, n = len(x), net.widths
-    second = not SECOND.isdisjoint(sums)
-    # Vectors of one layer for each vector of signs: once, by one step, by two steps, in all layers.
-    vectors = SIGNS * samples * (1 + 4 * samples + (4 if second else 2) * samples**2)
-    floats = 2 * _weights(net) + (vectors + samples**2) * sum(n[:-1])
-    quads = 4 * SIGNS * samples**4 * (2 if second else 1)
-    return _weighted(net, x, sums, dtype, name="dntk", stream=3, sample=sample_dntk,
-                     floats=floats + quads)  # fmt: skip
+def _dntk(net: Architecture, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+    """Steps along gradients, from real weights and random signs."""
+    of = Differentials(net.program, measured_layers(net), len(x), tuple(sums))
+    return _weighted(net, x, sums, dtype, of=of, sample=sample_dntk, stream=3)
 
 
 def _weighted(
-    net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str, *, name: str, stream: int,
-    sample: Callable[..., dict[str, np.ndarray]], floats: int,
+    net: Architecture, x: np.ndarray, sums: dict[str, Kind], dtype: str, *,
+    of: Statistics | Differentials, sample: Callable[..., dict[str, Any]], stream: int,
 ) -> Ensemble:  # fmt: skip
     """Networks with real weights; the draws themselves are kept in float64, and once more while they are summed."""
-    draw = partial(sample, net, x, parts=tuple(sums), sigma=traced(net.activation), dtype=dtype)
-    kept = 3 * 8 * len(sums) * (net.depth - 1) * len(x) ** 4
-    size = floats * np.dtype(dtype).itemsize + kept
-    first = net.hidden_widths[0]
+    inputs, count = x.astype(dtype), of.numbers.count
+
+    def draw(keys: Any) -> dict[str, np.ndarray]:
+        found = sample(normals(keys, count=count, dtype=dtype), inputs, of=of)
+        return {part: np.asarray(found[part], np.float64) for part in sums}
+
+    kept = 3 * 8 * len(sums) * len(of.layers) * len(x) ** 4
+    name = {2: "statistics", 3: "dntk"}[stream]
+    size = of.floats() * np.dtype(dtype).itemsize + kept
+    widths = net.widths[1:-1]
     return Ensemble(
-        f"{name}-{first}", draw, sums, net.activation, (stream, *net.hidden_widths), size
+        f"{name}-{widths[0]}", draw, sums, first_activation(net), (stream, *widths), size
     )
 
 
@@ -120,12 +116,6 @@ FAMILIES: dict[str, Builder] = {
     "statistics": _statistics,
     "dntk": _dntk,
 }
-
-
-def _weights(net: Perceptron) -> int:
-    """Weights and biases of the hidden layers."""
-    n = net.widths
-    return sum((n[i] + 1) * n[i + 1] for i in range(net.depth - 1))
 
 
 def _upper(values: Any) -> np.ndarray:

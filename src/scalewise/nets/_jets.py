@@ -181,12 +181,6 @@ def second_tangent(
     return Tangent(*zip(*found[::-1], strict=True))
 
 
-def ntk(net: Flow, one: Rows, two: Rows) -> Any:
-    """The NTK of f_v at a and f_w at b: [a, b]; PDLT (8.7)."""
-    terms = zip(one.r, two.r, net.shared, strict=True)
-    return sum((v @ w.T) * shared for v, w, shared in terms)
-
-
 def dntk(net: Flow, one: Rows, bent: Tangent, step: Along, two: Rows) -> Any:
     """The dNTK of f_u at a, f_v at b, f_w at c: [a, b, c]; PDLT (11.8).
 

@@ -71,8 +71,8 @@ def measure(
     them on one.
 
     Args:
-        net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
-            ``four_point_vertex`` are measured; or a `Network` of any layers, with the same four.
+        net: The network: an `MLP`, a `ResidualMLP`, or a `Network` of any layers. Neurons that a skip connection
+            lets remember what they were are taken in pairs, where others are averaged over their weights.
         x: (samples, features), or ``(samples, *positions, features)``.
         networks: How many networks, for each width; at least 2, and 4 for what is a
             covariance: ``four_point_vertex``, ``ntk_A``, ``ntk_D``.
@@ -83,7 +83,8 @@ def measure(
             their ratios to it.
         observables: Names to measure, or their letters, ``"all"``, or ``None``, by the rule of `predict`: what
             exists for the activation, and by default no vertex of more inputs than `predict` takes
-            by default. The two slopes, ``metric_nlo`` and ``ntk_nlo``, need `widths`.
+            by default. What `predict` does not know of a network is measured if it is named. The two slopes,
+            ``metric_nlo`` and ``ntk_nlo``, need `widths`.
         dtype: ``"float32"`` or ``"float64"``, of the networks; sums are float64.
         memory: Budget in bytes, or a text such as ``"1 GiB"``, of all devices together; each gets an
             equal part of the networks, rounded up to a whole one.

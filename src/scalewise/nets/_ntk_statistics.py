@@ -1,153 +1,159 @@
-r"""Fluctuations of the NTK in every layer, from the whole NTK of real hidden layers.
+r"""Fluctuations of the NTK in layers of one site, from the whole NTK of what two of their neurons read.
 
-The weights of the layer above are averaged over analytically. With the matrices
-$X_{\alpha\beta}=\sigma'_{j\alpha}\sigma'_{k\beta}\widehat H_{jk;\alpha\beta}$ of a hidden layer and
-$\omega_{12}=\frac1n\sum_j[\lambda_W\sigma_{j1}\sigma_{j2}+C_W(X_{12})_{jj}]$, what is left are
-$D=n\,\mathrm{Cov}(\widehat G_{12},\omega_{34})$, $A=n\,\mathrm{Cov}(\omega_{12},\omega_{34})$, and the means
-of $C_W^2\,\sigma_1^TX_{34}\sigma_2/n$ and $C_W^2\,\mathrm{tr}(X_{12}^TX_{34})/n$: exact at any width.
+With $y$ what neurons read (`_neurons.py`) and $\Theta_{jk;\alpha\beta}$ its NTK, an average over the weights of the
+layer leaves $\widehat G_{12}=C_b+y_1\cdot y_2$ and
+$\omega_{12}=\frac{\lambda_W}{C_W}y_1\cdot y_2+\sum_j\Theta_{jj;12}$. Then
+$A=n\,\mathrm{Cov}(\omega_{12},\omega_{34})$, $D=n\,\mathrm{Cov}(\widehat G_{12},\omega_{34})$, and $B$, $F$ are
+$n$ times the means of $\sum_{jk}\Theta_{jk;12}\Theta_{jk;34}$ and $y_1^T\Theta_{34}y_2$: exact at any width. Given
+the network below, different neurons are independent, so that their own weights add nothing to a covariance of two.
+
+Where there are more entries than `ROWS`, neighbours are added up with random signs to as many groups. That leaves
+sums over $j$, and over $j$ and $k$, without bias, if the two factors of a product have signs of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._networks import slope
-from scalewise.nets._random import normals, take
-from scalewise.networks._perceptron import Perceptron
+from scalewise.nets._drawn import Numbers
+from scalewise.nets._neurons import Neurons
+from scalewise.nets._slopes import Passes
+from scalewise.networks._by_jax import Side, by_all_weights
+from scalewise.networks._program import Program
+from scalewise.networks._weights import rates_of
+
+ROWS = (
+    128  # of the NTK: beyond it, an exact trace costs more than the networks that its noise would
+)
 
 
-@partial(jax.jit, static_argnames=("sigma", "width"))
-def _layer(
-    numbers: Any, offset: Any, s: Any, C_b: Any, C_W: Any, *, sigma: Any, width: int
-) -> tuple[Any, Any, Any]:
-    """Weights of one layer for each network; then the activations and slopes they lead to."""
-    own = take(numbers, offset, s.shape[-1] + 1, width)
-    weights = jnp.sqrt(C_W / s.shape[-1]) * own[:, :-1]
-    return weights, *slope(sigma, s @ weights + jnp.sqrt(C_b) * own[:, -1:])
-
-
-@jax.jit
-def _crossed(ntk: Any, derivative: Any) -> Any:
-    """X for the pairs of samples a <= b, (network, pair, neuron, neuron)."""
-    a, b = np.triu_indices(derivative.shape[1])
-    return derivative[:, a, :, None] * ntk * derivative[:, b, None, :]
-
-
-@jax.jit
-def _carried(X: Any, weights: Any, own: Any) -> Any:
-    """The NTK one layer up, PDLT (8.12); `own` is what its own parameters give, (network, pair)."""
-    up = jnp.swapaxes(weights, 1, 2)[:, None]
-    ntk = up @ X @ weights[:, None]
-    return ntk + own[..., None, None] * jnp.eye(ntk.shape[-1], dtype=ntk.dtype)
-
-
-@jax.jit
-def _first(own: Any, derivative: Any) -> Any:
-    """X of layer 1, where the NTK is diagonal."""
-    networks, _, width = derivative.shape
-    eye = jnp.eye(width, dtype=derivative.dtype)
-    ntk = jnp.broadcast_to(own[..., None, None] * eye, (networks, own.shape[1], width, width))
-    return _crossed(ntk, derivative)
-
-
-@jax.jit
-def _pairs(s: Any, constant: Any, factor: Any) -> Any:
-    """A constant and a multiple of the mean of s s, for pairs of samples a <= b."""
-    a, b = np.triu_indices(s.shape[1])
-    gram = constant + factor / s.shape[-1] * (s @ jnp.swapaxes(s, 1, 2))
-    return gram[:, a, b]
-
-
-@jax.jit
-def _joint(s: Any, X: Any, C_b: Any, C_W: Any, lambda_W: Any) -> Any:
-    """The metric and omega of the layer above, (network, 2 pairs)."""
-    trace = jnp.einsum("kpjj->kp", X) / s.shape[-1]
-    return jnp.concatenate(
-        [_pairs(s, C_b, C_W), _pairs(s, jnp.zeros_like(C_b), lambda_W) + C_W * trace], axis=1
-    )
-
-
-def _all_pairs(X: Any, samples: int) -> Any:
-    """X for all ordered pairs of samples, (network, sample, sample, neuron, neuron)."""
-    pair = np.zeros((samples, samples), dtype=int)
-    pair[np.triu_indices(samples)] = np.arange(X.shape[1])
-    above = np.arange(samples)[:, None] <= np.arange(samples)
-    pair = np.where(above, pair, pair.T)
-    return jnp.where(above[..., None, None], X[:, pair], jnp.swapaxes(X, 2, 3)[:, pair])
-
-
-@jax.jit
-def _B(s: Any, X: Any, C_W: Any) -> Any:
-    """One draw of B_1324 for each network, flat."""
-    networks, samples, width = s.shape
-    flat = _all_pairs(X, samples).reshape(networks, samples**2, -1)
-    gram = (C_W**2 / width) * (flat @ jnp.swapaxes(flat, 1, 2))
-    quads = gram.reshape(networks, *(samples,) * 4)
-    return jnp.swapaxes(quads, 2, 3).reshape(networks, -1)
-
-
-@jax.jit
-def _F(s: Any, X: Any, C_W: Any) -> Any:
-    """One draw of F_1324 for each network, flat."""
-    networks, samples, width = s.shape
-    half = _all_pairs(X, samples) @ jnp.swapaxes(s, 1, 2)[:, None, None]
-    quads = jnp.einsum("kaj,kcdjb->kacbd", s, half)
-    return (C_W**2 / width) * quads.reshape(networks, -1)
-
-
-def sample_statistics(
-    net: Perceptron,
-    x: np.ndarray,
-    keys: Any,
-    *,
-    parts: tuple[str, ...],
-    sigma: Callable[[Any], Any],
-    dtype: str,
-) -> dict[str, np.ndarray]:
-    r"""Draw what the NTK statistics of the layers 2..L are made of, for one network per key.
+@dataclass(frozen=True)
+class Statistics:
+    """Which layers of a program are measured.
 
     Args:
-        net: The network.
-        x: (samples, features).
-        keys: One key per network.
+        program: The nodes.
+        layers: Of one site.
+        samples: How many inputs.
         parts: Of ``"joint"``, ``"B"`` and ``"F"``.
-        sigma: The activation as a JAX function.
-        dtype: ``"float32"`` or ``"float64"``.
+        rows: Entries, or groups of them, that the NTK is taken of.
+    """
+
+    program: Program
+    layers: tuple[int, ...]
+    samples: int
+    parts: tuple[str, ...]
+    rows: int = ROWS
+
+    @cached_property
+    def neurons(self) -> tuple[Neurons, ...]:
+        """What each layer is made of."""
+        return tuple(Neurons(self.program, layer) for layer in self.layers)
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The random numbers: weights, and two signs of every entry where there are too many."""
+        read = tuple(k for own in self.neurons for k in own.read)
+        signs = tuple(
+            own.entries for own in self.neurons for _ in range(2) if own.entries > self.rows
+        )
+        return Numbers(self.program, read, self.samples, signs)
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether two neurons of some layer have estimates of their own."""
+        return any(not own.averaged or own.entries > self.rows for own in self.neurons)
+
+    def floats(self) -> int:
+        """Roughly how many numbers a network takes at once."""
+        rows = max(min(own.entries, self.rows) * (1 + self.in_pairs) for own in self.neurons)
+        whole = self.samples**2 * rows**2
+        return self.numbers.floats(self.samples, rows + 1) + 3 * whole
+
+    def own_signs(self, signs: list[Any]) -> list[list[Any]]:
+        """Those of each layer."""
+        rest = iter(signs)
+        return [[next(rest), next(rest)] if own.entries > self.rows else [] for own in self.neurons]
+
+
+def _vectors(neurons: Neurons, signs: list[Any], rows: int) -> list[Any]:
+    """Of either neuron (row, entry): the entries themselves, or groups of neighbours with signs."""
+    count = neurons.entries
+    size = -(-count // rows)
+    where = (np.arange(count) // size == np.arange(-(-count // size))[:, None]).astype(float)
+    if size == 1:
+        return [where[half > 0] for half in neurons.halves]
+    return [where * half * sign for half, sign in zip(neurons.halves, signs, strict=True)]
+
+
+def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any]:
+    """One draw of each part in one layer of one network, flat."""
+    neurons, samples = passes.neurons, len(passes.x)
+    program, rates = neurons.program, rates_of(neurons.program)
+    vectors = [v.astype(passes.x.dtype) for v in _vectors(neurons, signs, of.rows)]
+    same = neurons.averaged and len(vectors[0]) == neurons.entries
+    halves = [half.astype(passes.x.dtype) for half in neurons.halves]
+    y, back = passes.sides()
+    own = [back(v) for v in (vectors[:1] if same else vectors)]
+    found: dict[str, Any] = {}
+    if "B" in of.parts:
+        theta = by_all_weights(program, rates, own[0], own[-1])
+        flat = jnp.moveaxis(theta, (1, 3), (0, 1)).reshape(samples**2, -1)
+        found["B"] = jnp.swapaxes((flat @ flat.T).reshape((samples,) * 4), 1, 2).reshape(-1)
+    if "F" in of.parts:
+        F = by_all_weights(program, rates, *(back(y * half) for half in halves))
+        found["F"] = F.reshape(-1)
+    if "joint" in of.parts:
+        a, b = np.triu_indices(samples)
+        blocks = []
+        sides = own * (2 if same and of.in_pairs else 1)
+        for half, side in zip(halves, sides, strict=False):
+            gram = (y * half) @ y.T
+            omega = neurons.rate * gram + _trace(program, rates, side)
+            blocks += [(neurons.C_b + gram)[a, b], omega[a, b]]
+        found["joint"] = jnp.concatenate(blocks)
+    return found
+
+
+def _trace(program: Program, rates: dict[int, Any], sides: dict[int, Side]) -> Any:
+    """The sum over rows of the NTK of each."""
+
+    def one(deltas: dict[int, Any]) -> Any:
+        single = {k: (sides[k][0], delta[None]) for k, delta in deltas.items()}
+        return by_all_weights(program, rates, single, single)[0, :, 0]
+
+    return jax.vmap(one)({k: delta for k, (_, delta) in sides.items()}).sum(axis=0)
+
+
+@partial(jax.jit, static_argnames="of")
+def sample_statistics(numbers: Any, x: Any, *, of: Statistics) -> dict[str, Any]:
+    r"""What the NTK statistics are made of, for each network of a batch.
+
+    Args:
+        numbers: Standard normal numbers, (networks, as many as `of` needs).
+        x: Inputs.
+        of: Which layers, and what of them.
 
     Returns:
-        ``"joint"``: metric and omega of the pairs a <= b, (networks, L-1, 2 pairs), whose covariance
-        times the width below is V, D and A; the others: draws whose means are the tensors,
-        (networks, L-1, samples^4) in the printed order of their indices.
+        ``"joint"``: metric and omega of the pairs a <= b, (networks, layers, 2 pairs), and those of another neuron
+        behind if `of` is in pairs; covariances between them times the width below are V, D and A. The others: draws
+        whose means times the width below are the tensors, (networks, layers, samples^4) in the printed order of
+        their indices.
 
-    Source: PDLT (8.68), (8.69), (8.83), (8.90).
+    Source: PDLT (8.68), (8.69), (8.83), (8.90); of any layers derived.
     """
-    n, depth = net.widths, net.depth
-    number = partial(np.asarray, dtype=dtype)
-    sizes = [(n[i] + 1) * n[i + 1] for i in range(depth - 1)]
-    offsets = np.cumsum([0, *sizes], dtype=np.int32)
-    numbers = normals(keys, count=int(offsets[-1]), dtype=dtype)
-    s = jnp.broadcast_to(jnp.asarray(x, dtype), (len(keys), *x.shape))
-    drawn: dict[str, list[Any]] = {part: [] for part in parts}
-    X: Any = None
-    for i in range(depth - 1):
-        own = _pairs(s, number(net.lambda_b[i]), number(net.lambda_W[i]))
-        C = number(net.C_b[i]), number(net.C_W[i])
-        weights, s, derivative = _layer(numbers, offsets[i], s, *C, sigma=sigma, width=n[i + 1])
-        X = (
-            _first(own, derivative)
-            if X is None
-            else _crossed(_carried(X, weights, own), derivative)
-        )
-        C_b, C_W = number(net.C_b[i + 1]), number(net.C_W[i + 1])
-        for part, found in drawn.items():
-            if part == "joint":
-                found.append(_joint(s, X, C_b, C_W, number(net.lambda_W[i + 1])))
-            else:
-                found.append({"B": _B, "F": _F}[part](s, X, C_W))
-    return {part: np.asarray(jnp.stack(found, axis=1), float) for part, found in drawn.items()}
+
+    def one(own: Any) -> dict[str, Any]:
+        weights, signs = of.numbers.drawn_from(own)
+        layers = []
+        for neurons, its in zip(of.neurons, of.own_signs(signs), strict=True):
+            layers.append(_of_layer(of, Passes(neurons, weights, x), its))
+        return {part: jnp.stack([found[part] for found in layers]) for part in of.parts}
+
+    return jax.vmap(one)(numbers)

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
-from statistics import NormalDist
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scalewise.nets._drawn import Numbers
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import by_all_weights, forward, nothing
-from scalewise.networks._nodes import Draw, Dropout
+from scalewise.networks._nodes import Draw
 from scalewise.networks._program import Program
 from scalewise.networks._weights import Weights, fields, last_entering, rates_of
 
@@ -48,13 +48,18 @@ class Drawn:
     samples: int = 0
     halves: bool = False
 
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The numbers: weights of what lies below the layers that are measured, and signs."""
+        parts = [(layer, part) for layer in self.layers for part in self.parts(layer)]
+        read = tuple(k for _, part in parts for k in self.read(part))
+        signs = tuple(self.entries(part) for _, part in parts) if self.slopes else ()
+        return Numbers(self.program, read, self.samples, signs)
+
     @property
-    def weighted(self) -> list[int]:
-        """The random layers that are drawn: what lies below those that are measured."""
-        nodes = self.program.nodes
-        below = (k for layer in self.layers for part in self.parts(layer) for k in self.read(part))
-        found = (k for k in self.program.behind(below) if isinstance(nodes[k], Draw | Dropout))
-        return sorted({self.program.weights_of(k) for k in found})
+    def sizes(self) -> list[tuple[int, ...]]:
+        """Shapes of the random numbers of a network: weights and biases, then signs."""
+        return self.numbers.sizes
 
     def parts(self, layer: int) -> list[Part]:
         """The fields that a layer adds up; by halves, all that is added up in each neuron."""
@@ -79,22 +84,6 @@ class Drawn:
             return self.program.channels[node]
         return self.program.fan_in(node) * own.groups
 
-    @property
-    def sizes(self) -> list[tuple[int, ...]]:
-        """Shapes of the random numbers of a network: weights and biases, then signs."""
-        shapes: list[tuple[int, ...]] = []
-        for node in self.weighted:
-            channels, sites = self.program.channels[node], self.program.positions[node]
-            if isinstance(self.program.nodes[node], Dropout):
-                shapes += [(self.samples, *sites, channels), ()]
-                continue
-            places = self.program.places(node)
-            lead = (places,) if places > 1 else ()
-            shapes += [(*lead, self.program.fan_in(node), channels), (*lead, channels)]
-        if self.slopes:
-            shapes += [(self.entries(k),) for layer in self.layers for k in self.parts(layer)]
-        return shapes
-
     def floats(self, samples: int) -> int:
         """Roughly how many numbers a network takes at once."""
         program = self.program
@@ -104,34 +93,17 @@ class Drawn:
         )
         windows = sum(
             math.prod(program.positions[k]) * program.fan_in(k) * (3 if self.slopes else 2)
-            for k in self.weighted
+            for k in self.numbers.weighted
             if isinstance(program.nodes[k], Draw)
         )
-        drawn = [k for k in self.weighted if isinstance(program.nodes[k], Draw)]
+        drawn = [k for k in self.numbers.weighted if isinstance(program.nodes[k], Draw)]
         gradients = max((program.fan_in(k) * program.channels[k] for k in drawn), default=0)
         own = sum(math.prod(size) for size in self.sizes)
         return own * 3 + samples * (sites + windows + gradients * self.slopes)
 
     def drawn_from(self, numbers: Any) -> tuple[Weights, list[Any]]:
         """Weights, biases and signs from the numbers of one network."""
-        offsets = np.cumsum([0, *map(math.prod, self.sizes)])
-        shaped = [
-            numbers[a:b].reshape(shape)
-            for a, b, shape in zip(offsets[:-1], offsets[1:], self.sizes, strict=True)
-        ]
-        weights: Weights = {}
-        for k, node in enumerate(self.weighted):
-            made = self.program.nodes[node]
-            if isinstance(made, Dropout):
-                limit = NormalDist().inv_cdf(made.keep) if made.keep < 1 else math.inf
-                below = shaped[2 * k] < limit
-                weights[node] = below.astype(shaped[2 * k].dtype) / made.keep, None
-                continue
-            assert isinstance(made, Draw)
-            C_b, C_W = made.own.C_b, made.own.C_W / self.program.fan_in(node)
-            weights[node] = math.sqrt(C_W) * shaped[2 * k], math.sqrt(C_b) * shaped[2 * k + 1]
-        signs = [jnp.where(s < 0, -1.0, 1.0).astype(s.dtype) for s in shaped[2 * len(weights) :]]
-        return weights, signs
+        return self.numbers.drawn_from(numbers)
 
 
 def metric_and_ntk(

@@ -132,6 +132,7 @@ def fields(
     *,
     last: int | None = None,
     nudges: Mapping[int, Any] | None = None,
+    steps: Callable[[int, Any], Any] | None = None,
     xp: Any = np,
     function: Callable[[Activation], Callable[[Any], Any]] = lambda sigma: sigma,
 ) -> tuple[list[Any], dict[int, Any]]:
@@ -143,6 +144,7 @@ def fields(
         x: Inputs.
         last: The node to end with; the outputs for ``None``.
         nudges: Added to the outputs of random layers: to differentiate by them.
+        steps: From a random layer and what enters its weights to what a change of these adds to its outputs.
         xp: NumPy or JAX's.
         function: From an activation to a function of such arrays.
     """
@@ -159,7 +161,8 @@ def fields(
         elif isinstance(node, Draw):
             W, b = weights[program.weights_of(here)]
             seen[here] = entering(below[0], node.windows, program.positions[node.of[0]], xp)
-            z = (_times(seen[here], W, node, xp) + b).reshape(*seen[here].shape[:-1], -1)
+            z = (times(seen[here], W, node, xp) + b).reshape(*seen[here].shape[:-1], -1)
+            z = z + steps(here, seen[here]) if steps else z
             found.append(z + nudges[here] if nudges and here in nudges else z)
         elif isinstance(node, Dropout):
             found.append(weights[here][0] * below[0])
@@ -182,7 +185,7 @@ def in_groups(u: Any, node: Draw, xp: Any) -> Any:
     return xp.moveaxis(apart, 3, 2).reshape(*apart.shape[:2], node.groups, -1)
 
 
-def _times(u: Any, W: Any, node: Draw, xp: Any) -> Any:
+def times(u: Any, W: Any, node: Draw, xp: Any) -> Any:
     """What enters a random layer times its weights; (sample, site, channel) where there are several sets."""
     if W.ndim == 3:
         return xp.einsum("spm,pmn->spn", u.reshape(len(u), len(W), -1), W)
