@@ -10,6 +10,7 @@ computes is decided in `scalewise.selection`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -91,16 +92,10 @@ def _of_units(net: Architecture) -> str:
     return next(filter(None, map(_jump, _all_activations(net))), "")
 
 
-def _of_curved_units(net: Architecture) -> str:
-    """What takes two slopes in each, and one set of units for a layer."""
-    for node in net.program.nodes:
-        if isinstance(node, _nodes.Max):
-            return "it takes second derivatives in each channel, and a maximum has kinks"
-        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
-        if isinstance(node, _nodes.Attend) and node.grows:
-            several = net.program.channels[node.of[0]] > node.size
-        if several:
-            return "channels that fall into groups or heads are so many smaller sets of units"
+def _of_bent_units(net: Architecture) -> str:
+    """What takes two slopes in each."""
+    if any(isinstance(node, _nodes.Max) for node in net.program.nodes):
+        return "it takes second derivatives in each channel, and a maximum has kinks"
     for sigma in _all_activations(net):
         if not sigma.is_smooth:
             places = ", ".join(f"{z:g}" for z in sigma.split_points)
@@ -108,6 +103,29 @@ def _of_curved_units(net: Architecture) -> str:
                 f"it takes second derivatives in each channel, and there is a kink at z = {places}"
             )
     return _of_units(net)
+
+
+def _of_curved_units(net: Architecture) -> str:
+    """What takes two slopes in each, and one set of units for a layer."""
+    for node in net.program.nodes:
+        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
+        if isinstance(node, _nodes.Attend) and node.grows:
+            several = net.program.channels[node.of[0]] > node.size
+        if several:
+            return "channels that fall into groups or heads are so many smaller sets of units"
+    return _of_bent_units(net)
+
+
+def _of_tangents_of_units(net: Architecture) -> str:
+    """What takes their products in one unit, too."""
+    again = Counter(
+        net.program.weights_of(k)
+        for k, node in enumerate(net.program.nodes)
+        if isinstance(node, _nodes.Draw)
+    )
+    if max(again.values(), default=0) > 2:
+        return "a neuron whose weights are used three times or more takes expectations of four of its tangents"
+    return _of_curved_units(net)
 
 
 def _all_activations(net: Architecture) -> list[Activation]:
@@ -326,6 +344,7 @@ _ROWS = (
         obstacle=_third_or_jump,
         dimension=(0, 1),
         corrects="ntk",
+        of_any=_of_tangents_of_units,
         components=_pairs,
     ),
     Observable(
@@ -337,6 +356,7 @@ _ROWS = (
         meaning="Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
         obstacle=_third_or_jump,
         dimension=(0, 2),
+        of_any=_of_bent_units,
         components=_symmetric_on_pairs,
     ),
     Observable(
@@ -348,6 +368,7 @@ _ROWS = (
         meaning="Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
         obstacle=_third_or_jump,
         dimension=(0, 2),
+        of_any=_of_units,
         components=_two_swaps,
     ),
     Observable(
@@ -359,6 +380,7 @@ _ROWS = (
         meaning="Covariance of the metric (12) with the NTK (34), times the width below.",
         obstacle=_third_or_jump,
         dimension=(1, 1),
+        of_any=_of_bent_units,
         components=_matrix_on_pairs,
     ),
     Observable(
@@ -370,6 +392,7 @@ _ROWS = (
         meaning="Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
         obstacle=_third_or_jump,
         dimension=(1, 1),
+        of_any=_of_units,
         components=_one_swap,
     ),
     Observable(

@@ -48,7 +48,8 @@ def predict(
 
     Args:
         net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
-            ``four_point_vertex`` have recursions; or a `Network` of any layers, with the same four.
+            ``four_point_vertex`` have recursions; or a `Network` of any layers, with these, ``ntk_nlo`` and
+            ``ntk_A``, ``ntk_B``, ``ntk_D``, ``ntk_F``.
         x: Inputs (samples, features), or ``(samples, *positions, features)``.
         observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only

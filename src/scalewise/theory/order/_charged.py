@@ -63,9 +63,7 @@ def _held(made: Particles, here: int, node: Node, tangents: Tangents) -> Any:
 def _followed(made: Particles, node: Node, tangents: Tangents) -> Any:
     """A function of channels."""
     below = tuple(made.fields[k] for k in node.of)
-    rates = tuple(
-        tangents.get(k, jnp.zeros_like(x)) for k, x in zip(node.of, below, strict=True)
-    )
+    rates = tuple(tangents.get(k, jnp.zeros_like(x)) for k, x in zip(node.of, below, strict=True))
     moving = [place for place, k in enumerate(node.of) if k not in made.program.fixed]
 
     def value(*some: Any) -> Any:
@@ -104,7 +102,9 @@ class Charged:
     done: dict[int, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def run(cls, made: Particles, mine: Tangents, weights: Weights, wanted: tuple[int, ...]) -> Charged:
+    def run(
+        cls, made: Particles, mine: Tangents, weights: Weights, wanted: tuple[int, ...]
+    ) -> Charged:
         """All nodes behind some."""
         found = cls(made, mine, weights)
         for here in made.program.behind(wanted):
@@ -242,7 +242,9 @@ class Charged:
         if here not in self.kept:
             mine, its = (jax.vmap(self._rows)(self.mine[i]) for i in node.of[:2])
             w = made.shares(node.of[0], self.weights)[:, None, None]
-            change = (q_a * shares) @ jnp.swapaxes(k, -1, -2) + (q * shares) @ jnp.swapaxes(k_a, -1, -2)
+            change = (q_a * shares) @ jnp.swapaxes(k, -1, -2) + (q * shares) @ jnp.swapaxes(
+                k_a, -1, -2
+            )
             own = (mine * w) @ jnp.swapaxes(k, -1, -2) + (q * w) @ jnp.swapaxes(its, -1, -2)
             self.kept[here] = change + own.sum(axis=0)
             self.averages.append(self.kept[here].ravel())

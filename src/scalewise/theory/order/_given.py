@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,27 @@ from scalewise.theory.order._populations import Populations, populations
 _COLUMNS = 12  # of roots, taken in turn
 _COPIES = 4  # of drawn tangents on each path
 
-Given = dict[int, np.ndarray]
+Fields = dict[int, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Paths of random layers, and tangents of these.
+
+    Args:
+        paths: (sample, *positions, channel).
+        tangents: (copy, sample, *positions, channel); their products add up to their covariance over copies.
+        exact: Whether copies are the columns of a root, and not drawn.
+    """
+
+    paths: Fields
+    tangents: Fields
+    exact: bool
+
+    @property
+    def copies(self) -> int:
+        """How many."""
+        return len(next(iter(self.tangents.values()), ()))
 
 
 def equal(own: Populations, paths: Mapping[int, Any]) -> dict[int, Any]:
@@ -40,7 +61,7 @@ def equal(own: Populations, paths: Mapping[int, Any]) -> dict[int, Any]:
     return {p: jnp.full(count, 1 / count) for p, count in counts.items()}
 
 
-def drawn(program: Program, own: Populations, inputs: int, count: int, scramble: int) -> Given:
+def drawn(program: Program, own: Populations, inputs: int, count: int, scramble: int) -> Fields:
     """Normal numbers (label, channel) of all random layers, those of a population together."""
     found = {}
     for p in own.units:
@@ -84,10 +105,10 @@ def start(
     return {k: made.fields[k] for k in own.drawn}, laws
 
 
-def tangents_of(
-    program: Program, own: Populations, paths: Given, laws: Mapping[int, np.ndarray], scramble: int
+def given(
+    program: Program, own: Populations, paths: Fields, laws: Mapping[int, Any], scramble: int
 ) -> Given:
-    """Tangents (copy, *field) of random layers, whose products add up to their covariance over copies.
+    """Paths, with tangents if there are covariances of these.
 
     Args:
         program: The nodes.
@@ -96,6 +117,8 @@ def tangents_of(
         laws: By weights the covariance of tangents.
         scramble: Which of the independent draws.
     """
+    if not laws:
+        return Given(paths, {}, True)
     groups: dict[int, list[int]] = {}
     for k in sorted(own.drawn):
         groups.setdefault(program.weights_of(k), []).append(k)
@@ -106,7 +129,7 @@ def tangents_of(
     copies, taken = max(columns.values()), dict.fromkeys(own.units, 0)
     exact = copies <= _COLUMNS
     copies = copies if exact else _COPIES
-    found: Given = {}
+    found: Fields = {}
     for weights, calls in groups.items():
         p, rho = own.drawn[weights], rooted(np.asarray(laws[weights]))
         inner, units = own.inner[p], paths[weights].shape[-1] // own.inner[p]
@@ -126,4 +149,4 @@ def tangents_of(
         edges = np.cumsum([math.prod(paths[k].shape[:-1]) for k in calls])[:-1]
         for k, part in zip(calls, np.split(whole, edges, axis=1), strict=True):
             found[k] = part.reshape(copies, *paths[k].shape)
-    return found
+    return Given(paths, found, exact)

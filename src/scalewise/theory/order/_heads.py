@@ -10,6 +10,7 @@ Source: derived.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,10 +34,10 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
     node, program = made.program.nodes[here], made.program
     assert isinstance(node, Attend)
     given = node.of[:3]
-    if not (program.apart(given[0], given[2]) and program.apart(given[1], given[2])):
+    if not all(program.apart(*pair) for pair in itertools.combinations(given, 2)):
         raise ValueError(
-            f"Node [{here}] of this network, {node.said}, has values that share weights with queries or keys, and "
-            "order 1/n of the NTK is not known of it. Give values weights of their own."
+            f"Node [{here}] of this network, {node.said}, has queries, keys or values that share weights, and order "
+            "1/n of the NTK is not known of it. Give each weights of its own."
         )
     q, k, v = (
         jnp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 0)
@@ -45,22 +46,14 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
     scale = node.size**-node.power
     p, W = _weights(made, node, q @ jnp.swapaxes(k, -1, -2) * scale, v)
     w = made.shares(here).reshape(len(q), node.size).sum(axis=1)
-    T = {
-        (i, j): tangents(given[i], given[j]).reshape(*q.shape[1:3], *q.shape[1:3])
-        for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 0))
-    }
+    T = [tangents(k, k).reshape(*q.shape[1:3], *q.shape[1:3]) for k in given]
     J = scale * jnp.einsum("hasci,haie->hasce", W, k)
     share, q = w / node.size, scale * q
-    first = jnp.einsum("hasce,hbtce,h->asbt", J, J, share) * T[0, 0]
+    first = jnp.einsum("hasce,hbtce,h->asbt", J, J, share) * T[0]
     square = jnp.einsum("hase,hbte->hasbt", q, q) * share[:, None, None, None, None]
-    second = jnp.einsum("hasbt,hasci,aibj,hbtcj->asbt", square, W, T[1, 1], W, optimize=True)
-    third = jnp.einsum("hasi,aibj,hbtj,h->asbt", p, T[2, 2], p, w, optimize=True)
-    found = first + second + third
-    if not program.apart(given[0], given[1]):
-        follows = jnp.einsum("hbte,hbtcj->hbtcej", q, W)  # the part of keys
-        found += jnp.einsum("hasce,asbj,hbtcej,h->asbt", J, T[0, 1], follows, share, optimize=True)
-        found += jnp.einsum("hasci,hase,aibt,hbtce,h->asbt", W, q, T[1, 0], J, share, optimize=True)
-    return found.reshape(made.labels(here), -1)
+    second = jnp.einsum("hasbt,hasci,aibj,hbtcj->asbt", square, W, T[1], W, optimize=True)
+    third = jnp.einsum("hasi,aibj,hbtj,h->asbt", p, T[2], p, w, optimize=True)
+    return (first + second + third).reshape(made.labels(here), -1)
 
 
 def _weights(made: Particles, node: Attend, logits: Any, v: Any) -> tuple[Any, Any]:

@@ -29,13 +29,19 @@ import numpy as np
 
 from scalewise.networks._program import Program
 from scalewise.theory.order._charged import Charged, own_tangents
-from scalewise.theory.order._given import equal
+from scalewise.theory.order._given import Given, equal
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles, Weights
 from scalewise.theory.order._populations import Populations, populations
 
 # Which averages are multiplied: of two fields, of a field and a tangent, of two tangents of one or of two letters.
-FACTORS = {"V": ("zz", "zz"), "D": ("zz", "aa"), "A": ("aa", "aa"), "B": ("ab", "ab"), "F": ("za", "za")}
+FACTORS = {
+    "V": ("zz", "zz"),
+    "D": ("zz", "aa"),
+    "A": ("aa", "aa"),
+    "B": ("ab", "ab"),
+    "F": ("za", "za"),
+}
 _SYMMETRIC = ("zz", "aa")
 _TOGETHER = 64  # labels of a layer: beyond them pairs of inputs one after the other
 
@@ -77,8 +83,7 @@ def blocks(inputs: int, labels: int) -> Iterator[Block]:
 
 def rows_of(
     fixed: Mapping[int, Any],
-    paths: Mapping[int, Any],
-    given: Mapping[int, Any],
+    given: Given,
     own: Block,
     averages: Sequence[str],
     program: Program,
@@ -88,14 +93,15 @@ def rows_of(
     at = np.array(own.inputs)
     some = [
         {k: np.asarray(x)[..., at, *(slice(None),) * len(program.positions[k]), :] for k, x in of.items()}
-        for of in (fixed, paths, given)
+        for of in (fixed, given.paths, given.tangents)
     ]  # fmt: skip
+    entries = own.symmetric, own.ordered
     return _rows(
-        *some, averages=tuple(averages), entries=(own.symmetric, own.ordered), program=program, ends=ends
+        *some, averages=tuple(averages), entries=entries, program=program, ends=ends, exact=given.exact
     )  # fmt: skip
 
 
-@partial(jax.jit, static_argnames=("averages", "entries", "program", "ends"))
+@partial(jax.jit, static_argnames=("averages", "entries", "program", "ends", "exact"))
 def _rows(
     fixed: Mapping[int, Any],
     paths: Mapping[int, Any],
@@ -105,6 +111,7 @@ def _rows(
     entries: tuple[Entries, Entries],
     program: Program,
     ends: tuple[int, ...],
+    exact: bool,
 ) -> tuple[Rows, Rows]:
     own = populations(program, ends)
     weights = equal(own, paths)
@@ -123,7 +130,9 @@ def _rows(
         _, found = slopes(values, weights)
         for place, name in enumerate(neutral):
             size = len(ends) * len(entries[0])
-            part = {p: own_slopes[place * size : (place + 1) * size] for p, own_slopes in found.items()}
+            part = {
+                p: own_slopes[place * size : (place + 1) * size] for p, own_slopes in found.items()
+            }
             rows[name] = _laid(scaled(own, part, centred=True), ends)
     made = Particles.run(program, ends, fixed, weights, paths=paths)
     mine = own_tangents(made, given) if charged else {}
@@ -132,8 +141,10 @@ def _rows(
         lead = (copies,) if name == "za" else (copies, copies)
         nothing = {p: jnp.zeros((*lead, len(w))) for p, w in weights.items()}
         _, found = slopes(partial(_CHARGED[name], made, mine, ends, ordered), nothing)
+        if name == "ab" and not exact:
+            found = {p: _of_different(part) for p, part in found.items()}
         rows[name] = _laid(scaled(own, found), ends)
-    alone = _alone(made, mine, averages, (symmetric, ordered), ends)
+    alone = _alone(made, mine, averages, (symmetric, ordered), ends, exact=exact)
     return rows, alone
 
 
@@ -147,9 +158,7 @@ def _of_two(made: Particles, mine: Any, ends: tuple[int, ...], at: Any, weights:
     """Averages of tangents of two letters, as weights (copy, copy of the other, unit) move them."""
 
     def own(one: int, other: int) -> Any:
-        left, right = (
-            mine[k].reshape(len(mine[k]), made.labels(k), -1) for k in (one, other)
-        )
+        left, right = (mine[k].reshape(len(mine[k]), made.labels(k), -1) for k in (one, other))
         shares = made.shares(one, weights)
         return jnp.einsum("dsn,dtn->st", jnp.einsum("cdn,csn->dsn", shares, left), right)
 
@@ -161,8 +170,8 @@ _CHARGED = {"za": _of_one, "ab": _of_two}
 
 
 def _alone(
-    made: Particles, mine: Any, averages: Sequence[str], entries: Any, ends: tuple[int, ...]
-) -> Rows:
+    made: Particles, mine: Any, averages: Sequence[str], entries: Any, ends: tuple[int, ...], *, exact: bool
+) -> Rows:  # fmt: skip
     """Of layers that neurons remember their own products, scaled like influences."""
     symmetric, ordered = entries
     found: Rows = {name: {} for name in averages}
@@ -178,11 +187,21 @@ def _alone(
             a = mine[end].reshape(len(mine[end]), *z.shape).swapaxes(0, 1)
             first, second = ordered
             parts["za"] = (z[first, None] * a[second]).reshape(len(first), -1)
-            parts["ab"] = (a[first][:, :, None] * a[second][:, None]).reshape(len(first), -1)
+            both = a[first][:, :, None] * a[second][:, None]
+            parts["ab"] = (both if exact else _of_different(both)).reshape(len(first), -1)
         for name in averages:
-            if name in parts:  # of tangents of one letter there is nothing that differs from neuron to neuron
+            if (
+                name in parts
+            ):  # of tangents of one letter there is nothing that differs from neuron to neuron
                 found[name][end] = parts[name] / scale
     return found
+
+
+def _of_different(found: Any) -> Any:
+    """(entry, copy, other copy, unit) of independent draws: two letters have none in common."""
+    copies = found.shape[1]
+    apart = (1 - np.eye(copies)) * math.sqrt(copies / (copies - 1))
+    return found * apart[:, :, None]
 
 
 def slopes(values: Callable[[Weights], Any], weights: Weights) -> tuple[Any, Weights]:

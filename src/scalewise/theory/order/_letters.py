@@ -141,7 +141,9 @@ class Letters:
             found = made.mixing[here] @ x.reshape(made.inputs, -1, x.shape[-1])
         else:
             last = [made.fields[k] for k in node.of[1:]]
-            parts = [laid(k) for k in node.of] if isinstance(node, Stack) else [laid(node.of[0]), *last]
+            parts = (
+                [laid(k) for k in node.of] if isinstance(node, Stack) else [laid(node.of[0]), *last]
+            )
             found = forward(node, parts, positions[node.of[0]], jnp)
         return found.reshape(made.labels(here), -1)
 

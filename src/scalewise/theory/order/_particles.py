@@ -245,7 +245,9 @@ class Particles:
         """
         shares = self.shares(node.of[0], weights)
         found = (values * shares).sum(axis=-1, keepdims=True)
-        axes = tuple(range(values.ndim - len(self.program.positions[node.of[0]]) - 1, values.ndim - 1))
+        axes = tuple(
+            range(values.ndim - len(self.program.positions[node.of[0]]) - 1, values.ndim - 1)
+        )
         return found.mean(axis=axes, keepdims=True) if node.joint else found
 
     def _attended(self, here: int, node: Attend, below: list[Any]) -> Any:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from scalewise.networks._by_jax import precision
 from scalewise.networks._forward import fixed_fields
 from scalewise.networks._program import Program
 from scalewise.theory.flow._units import Scrambled
-from scalewise.theory.order._given import drawn, start, tangents_of
+from scalewise.theory.order._given import Given, drawn, given, start
 from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
 from scalewise.theory.order._populations import Populations, populations
 from scalewise.theory.order._shifts import directions_of, shifts
@@ -40,7 +39,7 @@ _SCRAMBLES = 16
 _MOST_LABELS = 2048  # of one node
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
-_OF_TANGENTS = ("A", "B", "D", "F", "H1")
+_ROUNDED = 1e-8  # of a tensor, by what is added to covariances
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -68,7 +67,9 @@ def order_one(
     ends = tuple(program.layers[layer - 1] for layer in layers)
     own = populations(program, ends)
     _check_ends(program, own, ends)
-    shapes = {letter: (len(ends), *(len(x),) * (4 if letter in FACTORS else 2)) for letter in letters}
+    shapes = {
+        letter: (len(ends), *(len(x),) * (4 if letter in FACTORS else 2)) for letter in letters
+    }
     if not own.drawn:  # a first layer does not fluctuate
         return {letter: (np.zeros(shapes[letter]), np.zeros(shapes[letter])) for letter in letters}
     below = [net.widths[layer - 1] for layer in layers]
@@ -84,9 +85,11 @@ def order_one(
     flat = place(len(x))[0].ravel()
     result: Found = {}
     for letter, own_sums in sums.items():
+        mean, error = own_sums.result()
+        error = np.hypot(error, _ROUNDED * np.abs(mean))
         mean, error = (
             expanded(letter, values, len(x)) if letter in FACTORS else values[:, flat]
-            for values in own_sums.result()
+            for values in (mean, error)
         )
         result[letter] = mean.reshape(shapes[letter]), error.reshape(shapes[letter])
     return result
@@ -124,12 +127,10 @@ class _Asked:
         if not self.tensors:
             return {}
         charged = any(name in ("ab", "za") for name in self.averages)
-        paths, given = self._units(self.count, scramble, tangents=charged)
+        units = self._units(self.count, scramble, tangents=charged)
         found = Gathered(self.inputs, self.ends, self.tensors)
         for block in blocks(self.inputs, self.labels):
-            rows = rows_of(
-                self.fixed, paths, given, block, self.averages, self.program, self.ends
-            )  # fmt: skip
+            rows = rows_of(self.fixed, units, block, self.averages, self.program, self.ends)
             found.add(block, rows)
         return found.tensors(below)
 
@@ -137,22 +138,16 @@ class _Asked:
         """(layer, pair)."""
         if not self.corrections:
             return {}
-        paths, given = self._units(self.fewer, scramble, tangents="H1" in self.corrections)
-        found = shifts(
-            self.fixed, paths, given, self.corrections, self.program, self.ends, scramble
-        )
+        units = self._units(self.fewer, scramble, tangents="H1" in self.corrections)
+        found = shifts(self.fixed, units, self.corrections, self.program, self.ends, scramble)
         return {letter: np.array(below)[:, None] * values for letter, values in found.items()}
 
-    def _units(self, count: int, scramble: int, *, tangents: bool) -> tuple[Any, Any]:
+    def _units(self, count: int, scramble: int, *, tangents: bool) -> Given:
         """Paths, and tangents where they are wanted."""
-        g = drawn(self.program, self.own, self.inputs, count, scramble)
-        paths, laws = start(
-            self.fixed, g, program=self.program, ends=self.ends, letters=tangents
-        )
-        paths = {k: np.asarray(z) for k, z in paths.items()}
-        return paths, tangents_of(self.program, self.own, paths, laws, scramble) if tangents else {}
-
-
+        program, own = self.program, self.own
+        g = drawn(program, own, self.inputs, count, scramble)
+        paths, laws = start(self.fixed, g, program=program, ends=self.ends, letters=tangents)
+        return given(program, own, {k: np.asarray(z) for k, z in paths.items()}, laws, scramble)
 
 
 def _check_ends(program: Program, own: Populations, ends: tuple[int, ...]) -> None:

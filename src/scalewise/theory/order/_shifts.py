@@ -21,7 +21,7 @@ import numpy as np
 
 from scalewise.networks._program import Program
 from scalewise.theory.order._charged import Charged, own_tangents
-from scalewise.theory.order._given import equal
+from scalewise.theory.order._given import Given, equal
 from scalewise.theory.order._influences import scaled, slopes
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles, Weights
@@ -36,8 +36,7 @@ Fields = Mapping[int, Any]
 
 def shifts(
     fixed: Fields,
-    paths: Fields,
-    given: Fields,
+    given: Given,
     letters: Sequence[str],
     program: Program,
     ends: tuple[int, ...],
@@ -47,16 +46,15 @@ def shifts(
 
     Args:
         fixed: Fields without weights.
-        paths: What random layers gave.
-        given: Tangents of these.
+        given: Paths of random layers, and tangents of these.
         letters: Which.
         program: The nodes.
         ends: The layers.
         scramble: Which of the independent draws.
     """
     ntk, static = "H1" in letters, {"program": program, "ends": ends}
-    own = populations(program, ends)
-    alone = equal(own, paths)
+    paths = given.paths
+    alone = equal(populations(program, ends), paths)
     if many(program, ends, fixed, ntk=ntk):
         directions = _signs(alone, (scramble, 1))
     else:
@@ -64,13 +62,13 @@ def shifts(
     curved = 0.5 * np.asarray(_curvature(fixed, paths, directions, ntk=ntk, **static))
     parts = dict(zip(("G1", "H1"), curved.reshape(1 + ntk, len(ends), -1), strict=False))
     if ntk:
-        copies = len(next(iter(given.values())))
+        copies, tangents = given.copies, given.tangents
         if charges(program, ends, fixed) > _MOST_DIRECTIONS:
             whole = {p: np.zeros((copies, len(w))) for p, w in alone.items()}
             directions = _signs(whole, (scramble, 2))
         else:
-            directions = _directions(_charged_influences(fixed, paths, given, **static))
-        change = np.asarray(_charged(fixed, paths, given, directions, **static))
+            directions = _directions(_charged_influences(fixed, paths, tangents, **static))
+        change = np.asarray(_charged(fixed, paths, tangents, directions, **static))
         parts["H1"] = parts["H1"] + change.reshape(len(ends), -1)
     return {letter: parts[letter] for letter in letters}
 
@@ -241,5 +239,3 @@ def _charged(
         return _pairs([change.ntk(end) for end in ends])
 
     return jax.lax.map(along, directions).sum(axis=0)
-
-

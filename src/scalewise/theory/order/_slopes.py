@@ -35,7 +35,9 @@ from scalewise.networks._nodes import (
 from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.order._particles import Particles
 
-Sites = tuple[int, ...]  # for each position the place of a given tangent that it follows; -1 for none
+Sites = tuple[
+    int, ...
+]  # for each position the place of a given tangent that it follows; -1 for none
 Slopes = dict[tuple[int, Sites], Any]  # by given node and places, as wide as the field
 
 
