@@ -40,12 +40,13 @@ def recursions(letters: str, sigma: str, x: np.ndarray, within: float) -> None:
     found = order_one(net, x, asked, range(1, net.depth + 1))
     known = sw.predict(net, x, observables=asked)
     for name in known:
-        row = sw.OBSERVABLES.get(name)
+        row = sw.OBSERVABLES.get(str(name))
         if row is None:
             continue
         (value, error), exact = found[row.letter], known[name].values
-        assert error[-1].max() < within * np.abs(exact[-1]).max(), name
-        np.testing.assert_array_less(np.abs(value - exact), 6 * error + 1e-12, err_msg=name)
+        assert error[-1].max() < within * np.abs(exact[-1]).max(), str(name)
+        noise = np.hypot(error, known[f"{name}_error"].values)  # of kinks recursions are sampled, too
+        np.testing.assert_array_less(np.abs(value - exact), 6 * noise + 1e-12, err_msg=str(name))
 
 
 def test_fully_connected_layers_have_their_recursions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +249,9 @@ def drawn_networks(net: sw.Network, x: np.ndarray, count: int) -> list[np.ndarra
         weights, biases = [], []
         for k, (shape, its) in shapes.items():
             key, first, second = jax.random.split(key, 3)
-            law = hidden.nodes[k].own
+            draw = hidden.nodes[k]
+            assert isinstance(draw, Draw)
+            law = draw.own
             weights.append(jax.random.normal(first, shape) * np.sqrt(law.C_W / hidden.fan_in(k)))
             biases.append(jax.random.normal(second, its) * np.sqrt(law.C_b))
         values = by_node(hidden, Parameters(tuple(weights), tuple(biases)), jnp)
@@ -328,9 +331,17 @@ def test_drawn_networks_of_every_kind_agree(name: str, monkeypatch: pytest.Monke
 @pytest.mark.thorough("test_fully_connected_layers_have_their_recursions")
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("norm", 8.0), ("sums behind activations", 8.0), ("gates", 4.0), ("attention", 3.0), ("skips", 3.0)],
+    [
+        ("norm", 8.0),
+        ("sums behind activations", 8.0),
+        ("gates", 4.0),
+        ("attention", 3.0),
+        ("skips", 3.0),
+    ],
 )
-def test_the_mean_ntk_of_drawn_networks_is_shifted(name: str, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mean_ntk_of_drawn_networks_is_shifted(
+    name: str, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few(monkeypatch, 1 << 12)
     shifted(name, 8000, least)
 

@@ -2,8 +2,8 @@ r"""Averages that hold one tangent, $\langle xy^a\rangle$: 0 at infinite width, 
 
 With $X=C_W\mathcal L\langle xx^a\rangle$ the covariance of a field and a tangent that a random layer gives,
 $$\mathbb E[u^a\mid u]=X^T\Sigma^{-1}u,\qquad\mathrm{Cov}[u^a\mid u]=\Theta-X^T\Sigma^{-1}X.$$
-To first order all units follow the mean, whose averages are $X$ of later layers; norms and logits have averages of the
-same kind. To second order the mean's square and the covariance that is left change the NTK.
+To first order all units follow the mean, whose averages are $X$ of later layers; norms and logits have averages
+of the same kind. To second order the mean's square and the covariance that is left change the NTK.
 
 Tangents that a unit is given are drawn, independent of its path.
 
@@ -86,7 +86,7 @@ class Charged:
         means: What all units follow, of each field.
         X: By weights of random layers, of all of them with the tangents of all, (label, label).
         averages: All that units feel.
-        kept: Averages by the node that makes them.
+        kept: Averages by the node that makes them, and their number in it.
         laws: Of random layers the last block of `X`.
         done: By weights the random layers that have them, so far.
     """
@@ -97,7 +97,7 @@ class Charged:
     means: Tangents = field(default_factory=dict)
     X: dict[int, Any] = field(default_factory=dict)
     averages: list[Any] = field(default_factory=list)
-    kept: dict[int, Any] = field(default_factory=dict)
+    kept: dict[tuple[int, int], Any] = field(default_factory=dict)
     laws: dict[int, Any] = field(default_factory=dict)
     done: dict[int, list[int]] = field(default_factory=dict)
 
@@ -239,16 +239,16 @@ class Charged:
             self._rows(self.means.get(i, jnp.zeros_like(made.fields[i]))) for i in node.of[:3]
         )
         logits = (q * shares) @ jnp.swapaxes(k, -1, -2)
-        if here not in self.kept:
+        if (here, 0) not in self.kept:
             mine, its = (jax.vmap(self._rows)(self.mine[i]) for i in node.of[:2])
             w = made.shares(node.of[0], self.weights)[:, None, None]
             change = (q_a * shares) @ jnp.swapaxes(k, -1, -2) + (q * shares) @ jnp.swapaxes(
                 k_a, -1, -2
             )
             own = (mine * w) @ jnp.swapaxes(k, -1, -2) + (q * w) @ jnp.swapaxes(its, -1, -2)
-            self.kept[here] = change + own.sum(axis=0)
-            self.averages.append(self.kept[here].ravel())
-        p, p_a = jax.jvp(partial(made.attention, node), (logits,), (self.kept[here],))
+            self.kept[here, 0] = change + own.sum(axis=0)
+            self.averages.append(self.kept[here, 0].ravel())
+        p, p_a = jax.jvp(partial(made.attention, node), (logits,), (self.kept[here, 0],))
         return (p @ v_a + p_a @ v).reshape(*made.fields[node.of[0]].shape[:-1], -1)
 
     @staticmethod

@@ -1,7 +1,7 @@
 """What single units are given: paths of random layers, and tangents of these.
 
-Units are scrambled Sobol points with both signs. Of few tangents the columns of a root of their covariance are taken
-in turn, whose products add up to averages without noise; of many some are drawn for each path.
+Units are scrambled Sobol points with both signs. Of few tangents the columns of a root of their covariance are
+taken in turn, whose products add up to averages without noise; of many some are drawn for each path.
 
 Source: derived.
 """

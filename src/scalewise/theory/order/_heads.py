@@ -1,8 +1,8 @@
 r"""Tangents of attention in heads of a fixed size, whose units are heads.
 
-With logits $l(s,t)=d^{-\alpha}q(s)\cdot k(t)$, $o(s)=\sum_tp(s,t)v(t)$ and $W_c(s,t)=\partial o_c(s)/\partial l(s,t)$,
-$$o^a_c(s)=\sum_{c'}\Big[\sum_tW_c(s,t)d^{-\alpha}k_{c'}(t)\Big]q^a_{c'}(s)+\sum_tW_c(s,t)\,d^{-\alpha}q(s)\cdot k^a(t)
-  +\sum_tp(s,t)v^a_c(t),$$
+With logits $l(s,t)=d^{-\alpha}q(s)\cdot k(t)$, $o(s)=\sum_tp(s,t)v(t)$, $W_c(s,t)=\partial o_c(s)/\partial l(s,t)$,
+$$o^a_c(s)=\sum_{c'}\Big[\sum_tW_c(s,t)d^{-\alpha}k_{c'}(t)\Big]q^a_{c'}(s)
+  +\sum_tW_c(s,t)\,d^{-\alpha}q(s)\cdot k^a(t)+\sum_tp(s,t)v^a_c(t),$$
 and tangents of different channels of a head are independent, with one covariance over labels.
 
 Source: derived.
@@ -36,8 +36,8 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
     given = node.of[:3]
     if not all(program.apart(*pair) for pair in itertools.combinations(given, 2)):
         raise ValueError(
-            f"Node [{here}] of this network, {node.said}, has queries, keys or values that share weights, and order "
-            "1/n of the NTK is not known of it. Give each weights of its own."
+            f"Node [{here}] of this network, {node.said}, has queries, keys or values that share weights, and "
+            "order 1/n of the NTK is not known of it. Give each weights of its own."
         )
     q, k, v = (
         jnp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 0)

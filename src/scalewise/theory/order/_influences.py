@@ -73,7 +73,9 @@ def blocks(inputs: int, labels: int) -> Iterator[Block]:
     """
     if inputs * labels <= _TOGETHER:
         pairs = tuple(itertools.combinations_with_replacement(range(inputs), 2))
-        yield Block(tuple(range(inputs)), pairs, tuple(itertools.product(range(inputs), repeat=2)))
+        yield Block(
+            tuple(range(inputs)), pairs, tuple(itertools.product(range(inputs), range(inputs)))
+        )
         return
     for a in range(inputs):
         yield Block((a,), ((0, 0),), ((0, 0),))

@@ -1,7 +1,7 @@
 r"""Covariances of tangents: the NTK as a kernel of the derivatives of fields along a random direction.
 
-With a letter $a$ for a direction $\omega^a$ of all parameters, normal with the learning-rate factors as variances, and
-$z^a=\partial_{\omega^a}z$, the NTK is $\mathbb E_\omega[z^az^a]$, and tangents are fields of a forward program:
+With a letter $a$ for a direction $\omega^a$ of all parameters, normal with the learning-rate factors as variances,
+and $z^a=\partial_{\omega^a}z$, the NTK is $\mathbb E_\omega[z^az^a]$, and tangents are fields of a forward program:
 $$u^a\sim N(0,\Theta),\qquad
   \Theta=\lambda_b+\lambda_W\mathcal L\langle xx\rangle+C_W\mathcal L\langle x^ax^a\rangle,\qquad
   x^a_i=J_iu^a_i.$$
@@ -135,7 +135,8 @@ class Letters:
         if isinstance(node, Norm):
             found = laid(node.of[0]) * made.factors[here]
         elif isinstance(node, Sum):
-            found = sum(f * laid(k) for f, k in zip(node.factors, node.of, strict=True))
+            parts = [f * laid(k) for f, k in zip(node.factors, node.of, strict=True)]
+            found = jnp.stack(parts).sum(axis=0)
         elif isinstance(node, Attend):
             x = laid(node.of[2])
             found = made.mixing[here] @ x.reshape(made.inputs, -1, x.shape[-1])

@@ -183,6 +183,7 @@ class Particles:
         nodes, positions = self.program.nodes, self.program.positions
         first, second = nodes[one], nodes[other]
         assert isinstance(first, Draw)
+        assert isinstance(second, Draw)
         (x,), (y,) = first.of, second.of
         places = math.prod(positions[one]) * math.prod(positions[other])
         if places * first.taps > math.prod(positions[x]) * math.prod(positions[y]):
@@ -211,7 +212,7 @@ class Particles:
         size = self.labels(here)
         if node.of[0] not in self.program.fixed:
             rows = jnp.concatenate([self.covariances[here, there] for there in calls], axis=1)
-            self.averages.append(rows[np.tri(*rows.shape, rows.shape[1] - size, bool)])
+            self.averages.append(rows[np.tri(size, rows.shape[1], rows.shape[1] - size, bool)])
         root = _rooted(self.joint(self.covariances, calls))
         if self.paths:
             before = jnp.concatenate([self.paths[k].reshape(self.labels(k), -1) for k in calls])

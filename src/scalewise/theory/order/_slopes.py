@@ -1,8 +1,8 @@
 r"""How single units follow the tangents that they are given: $y^a_s=\sum_kJ^k_sz^{k,a}_{\sigma(s)}$.
 
-A *given* tangent is that of a random layer, or of what is linear in random layers: it is Gaussian, with a covariance
-that is the same for all units. Behind functions of channels each label $s$ follows given tangents $k$ at places
-$\sigma(s)$, channel by channel, with slopes $J$; through windows with one slope for each tap.
+A *given* tangent is that of a random layer, or of what is linear in random layers: it is Gaussian, with a
+covariance that is the same for all units. Behind functions of channels each label $s$ follows given tangents $k$
+at places $\sigma(s)$, channel by channel, with slopes $J$; through windows with one slope for each tap.
 
 Source: derived; the chain rule.
 """
