@@ -157,7 +157,7 @@ def test_convolutions_have_the_numbers_of_recursions_with_site_matrices() -> Non
         *(sw.GlobalAvgPool(), sw.Dense(1)), input_shape=(6, 10), width=32,
         C_b=0.1, C_W=1.5, lambda_b=0.5, lambda_W=1.0,
     )  # fmt: skip
-    for letter, (value, error) in order_one(net, reference_inputs(), REFERENCE, [3]).items():
+    for letter, (value, error) in order_one(net, reference_inputs(), list(REFERENCE), [3]).items():
         apart = value.ravel()[0] - REFERENCE[letter]
         assert abs(apart) < 4 * np.hypot(error.ravel()[0], 4e-4), letter
 
