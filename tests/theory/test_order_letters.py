@@ -45,7 +45,9 @@ def recursions(letters: str, sigma: str, x: np.ndarray, within: float) -> None:
             continue
         (value, error), exact = found[row.letter], known[name].values
         assert error[-1].max() < within * np.abs(exact[-1]).max(), str(name)
-        noise = np.hypot(error, known[f"{name}_error"].values)  # of kinks recursions are sampled, too
+        noise = np.hypot(
+            error, known[f"{name}_error"].values
+        )  # of kinks recursions are sampled, too
         np.testing.assert_array_less(np.abs(value - exact), 6 * noise + 1e-12, err_msg=str(name))
 
 
@@ -293,7 +295,7 @@ def measured(
     net: sw.Network, x: np.ndarray, count: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Estimates with standard errors, from 20 groups of networks."""
-    parts, n = drawn_networks(net, x, count), net.widths[-1]
+    parts, n = drawn_networks(net, x, count), net.program.channels[net.program.nodes[-1].of[0]]
     whole = estimates(parts, n)
     groups = [estimates([part[start::20] for part in parts], n) for start in range(20)]
     return {
