@@ -60,6 +60,11 @@ MUTANTS = (
         f"{LETTERS}::test_drawn_tangents_and_signs_do_in_place_of_all",
     ),
     of_shift("order: no half of the curvature", "0.5 * np.asarray(_curv", "np.asarray(_curv"),
+    row("theory/order/_responses.py", RECURSIONS)(
+        "order: of all layers the width of the first",
+        "return {letter: np.array(below)[:, None] * values for letter",
+        "return {letter: below[0] * values for letter",
+    ),
     of_shift(
         "order: averages with one tangent do not move the NTK",
         'parts["H1"] = parts["H1"] + change.reshape(len(ends), -1)',
