@@ -115,8 +115,8 @@ MUTANTS = (
     ),
     of_shift(
         "order: signs do not average to 1",
-        "size=(_SIGNS, size)) / math.sqrt(_SIGNS)",
-        "size=(_SIGNS, size)) / _SIGNS",
+        "size=(signs, size)) / math.sqrt(signs)",
+        "size=(signs, size)) / signs",
         f"{TESTS}::test_random_signs_do_in_place_of_all_directions",
     ),
 )

@@ -124,8 +124,8 @@ class _Asked:
         self.count = _units(self.labels, self.inputs)
         if self.corrections:
             self.averaged = counted(program, ends, self.fixed, ntk="H1" in self.corrections)
-            directions = max(1, directions_of(self.averaged))
             labels = self.inputs * self.labels
+            directions = max(1, directions_of(self.averaged, labels))
             self.fewer = _power(2 * _NUMBERS // (labels * directions), self.count)
 
     def fluctuations(self, scramble: int, below: Sequence[int]) -> dict[str, np.ndarray]:
@@ -146,7 +146,14 @@ class _Asked:
             return {}
         units = self._units(self.fewer, scramble, tangents="H1" in self.corrections)
         found = shifts(
-            self.fixed, units, self.corrections, self.program, self.ends, scramble, self.averaged
+            self.fixed,
+            units,
+            self.corrections,
+            self.program,
+            self.ends,
+            scramble=scramble,
+            counts=self.averaged,
+            labels=self.inputs * self.labels,
         )
         return {letter: np.array(below)[:, None] * values for letter, values in found.items()}
 

@@ -31,7 +31,8 @@ from scalewise.theory.order._particles import Particles, Weights
 from scalewise.theory.order._populations import Populations, populations
 
 _MOST_DIRECTIONS = 600  # beyond them random signs
-_SIGNS = 128
+_FEWEST_SIGNS, _MOST_SIGNS = 8, 128  # of each scramble
+_SIGNED = 1 << 13  # labels times signs
 _NOTHING = 1e-13  # of the largest variance of an average: what is rounding
 
 Fields = Mapping[int, Any]
@@ -43,8 +44,10 @@ def shifts(
     letters: Sequence[str],
     program: Program,
     ends: tuple[int, ...],
+    *,
     scramble: int,
     counts: Sequence[int],
+    labels: int,
 ) -> dict[str, np.ndarray]:
     """(layer, pair) by letter, over the width of the layer below.
 
@@ -56,12 +59,13 @@ def shifts(
         ends: The layers.
         scramble: Which of the independent draws.
         counts: How many averages there are, from `counted`.
+        labels: Of the largest layer.
     """
     ntk, static = "H1" in letters, {"program": program, "ends": ends}
     paths = given.paths
     alone = equal(populations(program, ends), paths)
     if counts[0] > _MOST_DIRECTIONS:
-        directions = _signs(alone, (scramble, 1))
+        directions = _signs(alone, labels, (scramble, 1))
     else:
         directions = _directions(_influences(fixed, paths, ntk=ntk, **static))
     curved = 0.5 * np.asarray(_curvature(fixed, paths, directions, ntk=ntk, **static))
@@ -71,7 +75,7 @@ def shifts(
         copies, tangents = given.copies, given.tangents
         if counts[1] > _MOST_DIRECTIONS:
             whole = {p: np.zeros((copies, len(w))) for p, w in alone.items()}
-            directions = _signs(whole, (scramble, 2))
+            directions = _signs(whole, labels, (scramble, 2))
         else:
             directions = _directions(_charged_influences(fixed, paths, tangents, **static))
         change = np.asarray(_charged(fixed, paths, tangents, directions, **static))
@@ -86,9 +90,14 @@ def counted(
     return felt(program, ends, fixed, ntk=ntk), charges(program, ends, fixed) if ntk else 0
 
 
-def directions_of(counts: Sequence[int]) -> int:
+def directions_of(counts: Sequence[int], labels: int) -> int:
     """In how many directions derivatives are taken."""
-    return max(_SIGNS if count > _MOST_DIRECTIONS else count for count in counts)
+    signs = _signs_of(labels)
+    return max(signs if count > _MOST_DIRECTIONS else count for count in counts)
+
+
+def _signs_of(labels: int) -> int:
+    return min(max(_SIGNED // labels, _FEWEST_SIGNS), _MOST_SIGNS)
 
 
 def felt(program: Program, ends: tuple[int, ...], fixed: Fields, *, ntk: bool) -> int:
@@ -121,11 +130,12 @@ def _nothing(program: Program, ends: tuple[int, ...], fixed: Fields) -> dict[int
     }
 
 
-def _signs(like: Mapping[int, Any], seed: Sequence[int]) -> np.ndarray:
+def _signs(like: Mapping[int, Any], labels: int, seed: Sequence[int]) -> np.ndarray:
     """Random signs (direction, unit), whose products are those of all directions on average."""
     rng = np.random.default_rng(tuple(seed))
     size = sum(math.prod(x.shape) for x in like.values())
-    return rng.choice([-1.0, 1.0], size=(_SIGNS, size)) / math.sqrt(_SIGNS)
+    signs = _signs_of(labels)
+    return rng.choice([-1.0, 1.0], size=(signs, size)) / math.sqrt(signs)
 
 
 def _directions(influences: Any) -> np.ndarray:
