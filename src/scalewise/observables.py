@@ -10,6 +10,7 @@ computes is decided in `scalewise.selection`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,52 +76,28 @@ def _kink_of_a_curve(sigma: Activation) -> str:
     )
 
 
-def _gaussian(net: Architecture) -> str:
-    """What is known where every preactivation is Gaussian at infinite width."""
-    found = kind(net.program, net.input_shape)
-    if not isinstance(found, str):
+def _third_of_streams(sigma: Activation) -> str:
+    """What takes third derivatives in channels that remember what they were."""
+    places = ", ".join(f"{z:g}" for z in sigma.split_points)
+    if sigma.is_smooth:
         return ""
     return (
-        f"it is known of networks whose activations act on sums of random layers alone, and {found}"
+        "along skip connections it takes third derivatives in each channel, and there is a kink at "
+        f"z = {places}"
     )
 
 
-def _gaussian_or_smooth(net: Architecture) -> str:
-    """What takes third derivatives in channels that remember what they were."""
-    found = kind(net.program, net.input_shape)
-    if not isinstance(found, str) and found.remembers:
-        for sigma in net.activations:
-            if not sigma.is_smooth:
-                places = ", ".join(f"{z:g}" for z in sigma.split_points)
-                return (
-                    "along skip connections it takes third derivatives in each channel, and there is a kink "
-                    f"at z = {places}"
-                )
-    return _gaussian(net)
-
-
 def _of_units(net: Architecture) -> str:
-    """What is Gaussian, or takes a slope in each of single units, and normal numbers alone."""
-    if not _gaussian(net):
-        return ""
+    """What takes a slope in each of single units, and normal numbers alone."""
     if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
         return "masks of Dropout are not among the random numbers whose influence is followed"
     return next(filter(None, map(_jump, _all_activations(net))), "")
 
 
-def _of_curved_units(net: Architecture) -> str:
-    """What is Gaussian, or takes two slopes in each of single units, and one set of them for a layer."""
-    found = kind(net.program, net.input_shape)
-    if not isinstance(found, str):
-        return next(filter(None, map(_jump, net.activations)), "") if found.remembers else ""
-    for node in net.program.nodes:
-        if isinstance(node, _nodes.Max):
-            return "it takes second derivatives in each channel, and a maximum has kinks"
-        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
-        if isinstance(node, _nodes.Attend) and node.grows:
-            several = net.program.channels[node.of[0]] > node.size
-        if several:
-            return "channels that fall into groups or heads are so many smaller sets of units"
+def _of_bent_units(net: Architecture) -> str:
+    """What takes two slopes in each."""
+    if any(isinstance(node, _nodes.Max) for node in net.program.nodes):
+        return "it takes second derivatives in each channel, and a maximum has kinks"
     for sigma in _all_activations(net):
         if not sigma.is_smooth:
             places = ", ".join(f"{z:g}" for z in sigma.split_points)
@@ -128,6 +105,29 @@ def _of_curved_units(net: Architecture) -> str:
                 f"it takes second derivatives in each channel, and there is a kink at z = {places}"
             )
     return _of_units(net)
+
+
+def _of_curved_units(net: Architecture) -> str:
+    """What takes two slopes in each, and one set of units for a layer."""
+    for node in net.program.nodes:
+        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
+        if isinstance(node, _nodes.Attend) and node.grows:
+            several = net.program.channels[node.of[0]] > node.size
+        if several:
+            return "channels that fall into groups or heads are so many smaller sets of units"
+    return _of_bent_units(net)
+
+
+def _of_tangents_of_units(net: Architecture) -> str:
+    """What takes their products in one unit, too."""
+    again = Counter(
+        net.program.weights_of(k)
+        for k, node in enumerate(net.program.nodes)
+        if isinstance(node, _nodes.Draw)
+    )
+    if max(again.values(), default=0) > 2:
+        return "a neuron whose weights are used three times or more takes expectations of four of its tangents"
+    return _of_curved_units(net)
 
 
 def _all_activations(net: Architecture) -> list[Activation]:
@@ -194,7 +194,9 @@ class Observable(Quantity):
         own_scale: Whether its diagonal, over the halves of its sample indices, says how large its entries
             could be, as that of a positive semidefinite matrix does. Of others the theory says it.
         corrects: The observable whose 1/n correction this is; empty for the others.
-        of_any: Why it is not known of a network of any layers, likewise; asked where it is of order 1/n.
+        of_streams: Why it does not exist for an activation along skip connections, likewise.
+        of_units: Why it is not read off the response of a network to its single units, likewise, where activations
+            act on other things than random layers; ``None`` where it never is.
         components: How many independent numbers it is for $N$ inputs and $P=N(N+1)/2$ pairs of them.
     """
 
@@ -207,15 +209,26 @@ class Observable(Quantity):
     own_scale: bool = False
     corrects: str = ""
     components: Count
-    of_any: Callable[[Architecture], str] = _gaussian
+    of_streams: Obstacle = _none
+    of_units: Callable[[Architecture], str] | None = None
 
     def obstacle_of(self, net: Architecture) -> str:
         """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
         obstacles = [self.obstacle(sigma) for sigma in net.activations]
         plain = isinstance(net, Perceptron) and not any(net.skips)
         if self.order and not plain:
-            obstacles.append(self.of_any(net))
+            obstacles += self._beyond(net)
         return next(filter(None, obstacles), "")
+
+    def _beyond(self, net: Architecture) -> list[str]:
+        found = kind(net.program, net.input_shape)
+        if not isinstance(found, str):
+            return list(map(self.of_streams, net.activations)) if found.remembers else []
+        if self.of_units is not None:
+            return [self.of_units(net)]
+        return [
+            f"it is known of networks whose activations act on sums of random layers alone, and {found}"
+        ]
 
     def obstacle_drawn(self, net: Architecture) -> str:
         """Why `net` has none that could be measured, likewise: drawn networks need no recursion."""
@@ -304,7 +317,8 @@ _ROWS = (
         own_scale=True,
         obstacle=_third,
         corrects="kernel",
-        of_any=_of_curved_units,
+        of_streams=_jump,
+        of_units=_of_curved_units,
         components=_pairs,
     ),
     Observable(
@@ -318,7 +332,7 @@ _ROWS = (
         default=True,
         dimension=(2, 0),
         own_scale=True,
-        of_any=_of_units,
+        of_units=_of_units,
         components=_symmetric_on_pairs,
     ),
     Observable(
@@ -348,7 +362,8 @@ _ROWS = (
         obstacle=_third_or_jump,
         dimension=(0, 1),
         corrects="ntk",
-        of_any=_gaussian_or_smooth,
+        of_streams=_third_of_streams,
+        of_units=_of_tangents_of_units,
         components=_pairs,
     ),
     Observable(
@@ -360,6 +375,7 @@ _ROWS = (
         meaning="Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
         obstacle=_third_or_jump,
         dimension=(0, 2),
+        of_units=_of_bent_units,
         components=_symmetric_on_pairs,
     ),
     Observable(
@@ -371,6 +387,7 @@ _ROWS = (
         meaning="Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
         obstacle=_third_or_jump,
         dimension=(0, 2),
+        of_units=_of_units,
         components=_two_swaps,
     ),
     Observable(
@@ -382,6 +399,7 @@ _ROWS = (
         meaning="Covariance of the metric (12) with the NTK (34), times the width below.",
         obstacle=_third_or_jump,
         dimension=(1, 1),
+        of_units=_of_bent_units,
         components=_matrix_on_pairs,
     ),
     Observable(
@@ -393,6 +411,7 @@ _ROWS = (
         meaning="Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
         obstacle=_third_or_jump,
         dimension=(1, 1),
+        of_units=_of_units,
         components=_one_swap,
     ),
     Observable(

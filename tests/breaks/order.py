@@ -8,7 +8,16 @@ NORMS = f"{TESTS}::test_drawn_networks_with_norms_agree"
 MEMORY = f"{TESTS}::test_neurons_that_remember_have_theirs"
 of_units = row("theory/order/_populations.py", f"{TESTS}::test_channels_that_meet_are_one_unit")
 of_program = row("theory/order/_particles.py", (CHAIN, NORMS))
-of_response = row("theory/order/_responses.py", (CHAIN, MEMORY))
+of_influence = row("theory/order/_influences.py", (CHAIN, MEMORY))
+of_shift = row("theory/order/_shifts.py", CHAIN)
+LETTERS = "tests/theory/test_order_letters.py"
+RECURSIONS = f"{LETTERS}::test_fully_connected_layers_have_their_recursions"
+of_letters = row("theory/order/_letters.py", RECURSIONS)
+of_charges = row("theory/order/_charged.py", RECURSIONS)
+of_heads = row("theory/order/_heads.py", f"{LETTERS}::test_tangents_of_heads_are_those_of_autodiff")
+of_what_is_drawn = row(
+    "theory/order/_given.py", f"{LETTERS}::test_drawn_tangents_and_signs_do_in_place_of_all"
+)
 
 MUTANTS = (
     of_units(
@@ -23,34 +32,91 @@ MUTANTS = (
     ),
     of_program(
         "order: bias variance dropped",
-        "Sigma = node.own.C_b + node.own.C_W",
-        "Sigma = node.own.C_W",
+        "Sigma = (node.own.C_b + node.own.C_W",
+        "Sigma = (node.own.C_W",
     ),
     of_program(
         "order: norms feel no other units",
-        "            found = (values @ shares)[..., None]",
-        "            found = jax.lax.stop_gradient((values @ shares)[..., None])",
+        "            found = self.mean(node, values)",
+        "            found = jax.lax.stop_gradient(self.mean(node, values))",
     ),
     of_program(
         "order: units have fixed covariances",
         "    rho = Sigma / (scale[:, None] * scale)",
         "    rho = jax.lax.stop_gradient(Sigma) / (scale[:, None] * scale)",
     ),
-    of_response(
+    of_influence(
         "order: influences not centred",
-        "(slopes[p] - slopes[p].mean(axis=1, keepdims=True))",
-        "(slopes[p])",
+        "part = found[p] - found[p].mean(axis=-1, keepdims=True) if centred else found[p]",
+        "part = found[p]",
     ),
-    of_response(
-        "order: no half of the curvature", "return 0.5 * np.array(below)", "return np.array(below)"
+    of_influence(
+        "order: a neuron shares with itself", "values[number] -= first @ second.T", "pass"
     ),
-    of_response(
-        "order: a neuron shares with itself", "            V = V - itself @ itself.T\n", ""
+    of_influence(
+        "order: two letters have one tangent",
+        "apart = (1 - np.eye(copies)) * math.sqrt(copies / (copies - 1))",
+        "apart = np.ones((copies, copies))",
+        f"{LETTERS}::test_drawn_tangents_and_signs_do_in_place_of_all",
     ),
-    of_response(
+    of_shift("order: no half of the curvature", "0.5 * np.asarray(_curv", "np.asarray(_curv"),
+    row("theory/order/_responses.py", RECURSIONS)(
+        "order: of all layers the width of the first",
+        "return {letter: np.array(below)[:, None] * values for letter",
+        "return {letter: below[0] * values for letter",
+    ),
+    of_shift(
+        "order: averages with one tangent do not move the NTK",
+        'parts["H1"] = parts["H1"] + change.reshape(len(ends), -1)',
+        "pass",
+        RECURSIONS,
+    ),
+    of_letters(
+        "order: no rates of weights",
+        " + node.own.lambda_W * made.entries[one, other]",
+        "",
+    ),
+    of_letters(
+        "order: all of the covariance of tangents is left",
+        "        return self.law(one, other) - self.explained[weights][rows, columns]",
+        "        return self.law(one, other)",
+    ),
+    of_charges(
+        "order: units do not follow averages with one tangent",
+        "            self.means[k] = found[start:end].reshape(made.fields[k].shape)",
+        "            self.means[k] = 0 * found[start:end].reshape(made.fields[k].shape)",
+    ),
+    of_charges(
+        "order: a unit's own tangent and its mean do not meet",
+        "        found = found + (self._weighed(one, mine) @ y.T).sum(axis=0)\n",
+        "",
+        f"{LETTERS}::test_the_mean_ntk_of_drawn_networks_is_shifted",
+    ),
+    of_charges(
+        "order: norms keep their tangents",
+        "        return factor * x_a - 0.5 * factor**3 * x * q_a",
+        "        return factor * x_a",
+        f"{LETTERS}::test_drawn_networks_with_norms_agree",
+    ),
+    of_heads(
+        "order: softmax keeps its sum",
+        "        return p, p[..., None, :] * (values - out)",
+        "        return p, p[..., None, :] * values",
+    ),
+    of_what_is_drawn(
+        "order: drawn tangents add up to several",
+        "optimize=True) / math.sqrt(copies)",
+        "optimize=True)",
+    ),
+    row("theory/order/_slopes.py", RECURSIONS)(
+        "order: units pass tangents on",
+        "return _summed([(_slope(node, below[0]), slopes[0])])",
+        "return slopes[0]",
+    ),
+    of_shift(
         "order: signs do not average to 1",
-        "len(own.units))) / math.sqrt(_SIGNS)",
-        "len(own.units))) / _SIGNS",
+        "size=(signs, size)) / math.sqrt(signs)",
+        "size=(signs, size)) / signs",
         f"{TESTS}::test_random_signs_do_in_place_of_all_directions",
     ),
 )

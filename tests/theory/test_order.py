@@ -7,7 +7,7 @@ import pytest
 
 import scalewise as sw
 from scalewise.networks import ResidualMLP
-from scalewise.theory.order import _responses
+from scalewise.theory.order import _responses, _shifts
 from scalewise.theory.order._populations import populations
 from scalewise.theory.order._responses import order_one
 
@@ -169,7 +169,7 @@ def test_random_signs_do_in_place_of_all_directions(monkeypatch: pytest.MonkeyPa
     """On average, with more noise."""
     net = sw.MLP(3, [20, 50], "tanh", input_dim=4, output_dim=1, C_b=0.1, C_W=1.5)
     monkeypatch.setattr(_responses, "_MOST", 1 << 10)
-    monkeypatch.setattr(_responses, "_MOST_DIRECTIONS", 0)
+    monkeypatch.setattr(_shifts, "_MOST_DIRECTIONS", 0)
     value, error = order_one(net, PLAIN[:2], ["G1"], (3,))["G1"]
     exact = sw.predict(net, PLAIN[:2], observables="G1").metric_nlo.values[-1]
     assert error.max() < 0.2 * np.abs(exact).max()

@@ -36,7 +36,6 @@ from scalewise.theory.order._whole import too_large, whole_tensors
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
 Tensors = dict[str, tuple[np.ndarray, np.ndarray]]
-BY_UNITS = ("V", "G1")  # what is known of networks of any layers from their units
 
 
 @checked
@@ -51,8 +50,9 @@ def predict(
     r"""What the theory says of a network on given inputs, layer by layer.
 
     Args:
-        net: The network: an `MLP`; a `ResidualMLP`, whose kernel, NTK, ``metric_nlo`` and
-            ``four_point_vertex`` have recursions; or a `Network` of any layers, with the same four.
+        net: The network. Of an `MLP`, and of every network whose activations act on sums of random layers (dense,
+            convolutions, graphs, skip connections), all observables are known; of others all but
+            ``dntk_P``, ``dntk_Q`` and ``ddntk_R`` to ``ddntk_U``, with JAX.
         x: Inputs (samples, features), or ``(samples, *positions, features)``.
         observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only
@@ -157,11 +157,13 @@ def _beyond(
             report = _progress_on(progress, "order 1/n, layers")
             with blas_threads_for():
                 return whole_tensors(net, inputs, letters, kept, report)
-    for name, letter in tensors.items():
-        if letter not in BY_UNITS:
+    for name in tensors:
+        of_units = OBSERVABLES[name].of_units
+        why = "single units do not tell it" if of_units is None else of_units(net)
+        if why:
             raise ValueError(
-                f"{name!r} of this network does not fit into the memory: {reason}. Give fewer inputs, or leave "
-                f"{name!r} out of `observables`."
+                f"{name!r} of this network does not fit into the memory: {reason}; and one unit after the other, "
+                f"{why}. Give fewer inputs, or leave {name!r} out of `observables`."
             )
     require("jax", for_="Order 1/n of layers of every kind", extra="nets")
     # A room that few enter, and that needs JAX.

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import attention, entering, forward
+from scalewise.networks._forward import attention, entering, forward, gathered
 from scalewise.networks._nodes import Attend, Draw, Norm
 from scalewise.networks._program import Program
 from scalewise.theory.order._populations import Populations, populations
@@ -28,31 +28,40 @@ from scalewise.theory.order._populations import Populations, populations
 _SINGULAR = 1e-9  # of a variance: what is added to it
 
 Weights = Mapping[int, Any]  # of the units of each population
+Root = tuple[Any, Any]  # standard deviations, and a root of the correlations
 
 
 @dataclass
 class Particles:
-    """The program on weighted units.
+    r"""The program on weighted units.
 
     Args:
         program: The nodes.
         own: Which of them share units.
         weights: Of the units.
         normals: (label, channel) of every random layer whose units are drawn.
+        paths: In place of these what they gave at equal weights, (sample, *positions, channel).
         fields: Of each node (sample, *positions, channel).
-        covariances: Of random layers over labels.
+        entries: Of two random layers of the same weights $\mathcal L\langle xx'\rangle$, over their labels.
+        covariances: Of these what they give.
         averages: All that units feel of others.
-        entered: By weights what has entered them, and the normals of what they gave.
+        calls: By weights the random layers that have them and whose units are drawn.
+        factors: Of norms what they multiply channels by.
+        mixing: Of heads that grow the weights of positions.
     """
 
     program: Program
     own: Populations
     weights: Weights
     normals: Mapping[int, Any]
+    paths: Mapping[int, Any]
     fields: dict[int, Any]
-    covariances: dict[int, Any] = field(default_factory=dict)
+    entries: dict[tuple[int, int], Any] = field(default_factory=dict)
+    covariances: dict[tuple[int, int], Any] = field(default_factory=dict)
     averages: list[Any] = field(default_factory=list)
-    entered: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)
+    calls: dict[int, list[int]] = field(default_factory=dict)
+    factors: dict[int, Any] = field(default_factory=dict)
+    mixing: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
     def run(
@@ -60,8 +69,10 @@ class Particles:
         program: Program,
         wanted: tuple[int, ...],
         fixed: Mapping[int, Any],
-        normals: Mapping[int, Any],
         weights: Weights,
+        *,
+        normals: Mapping[int, Any] | None = None,
+        paths: Mapping[int, Any] | None = None,
     ) -> Particles:
         """All nodes behind some.
 
@@ -69,10 +80,12 @@ class Particles:
             program: The nodes.
             wanted: Those that are read.
             fixed: Fields without weights.
-            normals: (label, channel) of every random layer whose units are drawn.
             weights: Of the units of each population.
+            normals: (label, channel) of every random layer whose units are drawn.
+            paths: In place of these what they gave at equal weights.
         """
-        made = cls(program, populations(program, wanted), weights, normals, dict(fixed))
+        own = populations(program, wanted)
+        made = cls(program, own, weights, normals or {}, paths or {}, dict(fixed))
         for here in program.behind(wanted):
             if here not in made.fields:
                 made.add(here)
@@ -86,82 +99,199 @@ class Particles:
             return
         below = [self.fields[k] for k in node.of]
         if isinstance(node, Norm):
-            self.fields[here] = self._normed(node, below[0], self.shares(node.of[0]))
+            self.fields[here] = self._normed(here, node, below[0])
         elif isinstance(node, Attend) and node.grows:
-            self.fields[here] = self._attended(node, below, self.shares(node.of[0]))
+            self.fields[here] = self._attended(here, node, below)
         else:
             sizes = self.program.positions[node.of[0]]
             self.fields[here] = forward(node, below, sizes, jnp, traced)
 
-    def shares(self, node: int) -> Any:
-        """The weight of each channel of a field in averages over channels."""
+    @property
+    def inputs(self) -> int:
+        """How many."""
+        return len(next(iter(self.fields.values())))
+
+    def flat(self, node: int) -> Any:
+        """A field over its labels, (label, channel)."""
+        return self.fields[node].reshape(self.labels(node), -1)
+
+    def labels(self, node: int) -> int:
+        """Of a field."""
+        return self.inputs * math.prod(self.program.positions[node])
+
+    def shares(self, node: int, weights: Weights | None = None) -> Any:
+        """The weight of each channel of a field in averages over channels, in the last axis."""
         if node in self.program.fixed:
             channels = self.fields[node].shape[-1]
             return np.full(channels, 1 / channels)
+        weights = self.weights if weights is None else weights
         parts = [
-            share / self.own.inner[p] * jnp.repeat(self.weights[p], self.own.inner[p])
+            share / self.own.inner[p] * jnp.repeat(weights[p], self.own.inner[p], axis=-1)
             for p, share in self.own.parts[node]
         ]
-        return jnp.concatenate(parts)
+        return jnp.concatenate(parts, axis=-1)
+
+    def second(self, one: int, other: int) -> Any:
+        """The average of the product of two fields."""
+        return (self.flat(one) * self.shares(one)) @ self.flat(other).T
 
     def metric(self, node: int) -> Any:
         """Of a field at one site its covariance over samples: given what is below it where that is a law."""
         if self.program.averages_out(((node, 1.0),)):
-            return self.covariances[node]
-        z = self.fields[node].reshape(len(self.fields[node]), -1)
-        return (z * self.shares(node)) @ z.T
+            return self.covariances[node, node]
+        return self.second(node, node)
+
+    def entering(self, one: int, other: int, average: Any) -> Any:
+        """What two random layers of the same weights see of an average over labels below: the mean over taps."""
+        first, second = (self._seen(k) for k in (one, other))
+        if first is None and second is None:
+            return average
+        (at, there), (its, its_there) = (
+            seen or _all(self.labels(k)) for k, seen in ((one, first), (other, second))
+        )
+        found = average[at[:, None], its[None]] * (there[:, None] * its_there[None])
+        return found.sum(axis=-1) / at.shape[1]
+
+    def same_place(self, one: int, other: int) -> Any:
+        """Where two random layers have the same weights; 1 if everywhere."""
+        node = self.program.nodes[one]
+        assert isinstance(node, Draw)
+        if node.shared:
+            return 1.0
+        places = math.prod(self.program.positions[one])
+        rows, columns = (np.arange(self.labels(k)) % places for k in (one, other))
+        return (rows[:, None] == columns).astype(float)
+
+    def joint(self, blocks: Mapping[tuple[int, int], Any], calls: list[int]) -> Any:
+        """Some random layers of the same weights, one after the other."""
+        return jnp.block([[blocks[one, other] for other in calls] for one in calls])
+
+    def _seen(self, here: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which labels below each tap of each label sees, and where there is any; ``None`` for its own."""
+        node = self.program.nodes[here]
+        assert isinstance(node, Draw)
+        if all(window.is_identity for window in node.windows):
+            return None
+        sizes = self.program.positions[node.of[0]]
+        numbers = np.arange(self.inputs * math.prod(sizes)).reshape(self.inputs, *sizes, 1)
+        seen, there = gathered(numbers, node.windows, sizes, np)
+        there = np.broadcast_to(there, seen.shape[:-1]).reshape(-1, node.taps)
+        return seen.reshape(-1, node.taps), there.astype(float)
+
+    def _entries(self, one: int, other: int) -> Any:
+        r"""$\mathcal L\langle xx'\rangle$, in the cheaper order."""
+        nodes, positions = self.program.nodes, self.program.positions
+        first, second = nodes[one], nodes[other]
+        assert isinstance(first, Draw)
+        assert isinstance(second, Draw)
+        (x,), (y,) = first.of, second.of
+        places = math.prod(positions[one]) * math.prod(positions[other])
+        if places * first.taps > math.prod(positions[x]) * math.prod(positions[y]):
+            return self.entering(one, other, self.second(x, y))
+        u, v = (
+            entering(self.fields[k], node.windows, positions[k], jnp).reshape(
+                -1, first.taps, self.fields[k].shape[-1]
+            )
+            for node, k in ((first, x), (second, y))
+        )
+        scaled = (u * (self.shares(x) / first.taps)).reshape(len(u), -1)
+        return scaled @ v.reshape(len(v), -1).T
 
     def _draw(self, here: int, node: Draw) -> None:
-        below = node.of[0]
-        u = entering(self.fields[below], node.windows, self.program.positions[below], jnp)
-        u = u.reshape(-1, node.taps, self.fields[below].shape[-1])
-        before = self.entered.setdefault(self.program.weights_of(here), [])
-        both = jnp.concatenate([*(entered for entered, _ in before), u])
-        flat = (both * self.shares(below)).reshape(len(both), -1)
-        # A circular window of many taps may see a place twice: then its weights add up, as here.
-        Sigma = node.own.C_b + node.own.C_W / node.taps * flat @ both.reshape(len(both), -1).T
-        if not node.shared:
-            place = np.arange(len(both)) % math.prod(self.program.positions[here])
-            Sigma = Sigma * (place[:, None] == place)
-        self.covariances[here] = Sigma[-len(u) :, -len(u) :]
-        if here in self.own.drawn:
-            if below not in self.program.fixed:
-                self.averages.append(
-                    Sigma[-len(u) :][np.tri(len(u), len(both), len(both) - len(u), bool)]
-                )
-            g = jnp.concatenate([*(normals for _, normals in before), self.normals[here]])
-            z = (_rooted(Sigma) @ g)[-len(u) :]
-            before.append((u, self.normals[here]))
-            samples = len(self.fields[below])
-            self.fields[here] = z.reshape(samples, *self.program.positions[here], -1)
+        weights = self.program.weights_of(here)
+        calls = [*self.calls.get(weights, ()), here]
+        for there in calls:
+            S = self._entries(here, there)
+            # A circular window of many taps may see a place twice: then its weights add up, as here.
+            Sigma = (node.own.C_b + node.own.C_W * S) * self.same_place(here, there)
+            for found, values in ((self.entries, S), (self.covariances, Sigma)):
+                found[there, here], found[here, there] = values.T, values
+        if here not in self.own.drawn:
+            return
+        self.calls[weights] = calls
+        size = self.labels(here)
+        if node.of[0] not in self.program.fixed:
+            rows = jnp.concatenate([self.covariances[here, there] for there in calls], axis=1)
+            self.averages.append(rows[np.tri(size, rows.shape[1], rows.shape[1] - size, bool)])
+        root = _rooted(self.joint(self.covariances, calls))
+        if self.paths:
+            before = jnp.concatenate([self.paths[k].reshape(self.labels(k), -1) for k in calls])
+            still = (jax.lax.stop_gradient(part) for part in root)
+            g = _whitened(next(still), next(still), before)
+        else:
+            g = jnp.concatenate([self.normals[k] for k in calls])
+        scale, L = root
+        z = (scale[-size:, None] * L[-size:]) @ g
+        self.fields[here] = z.reshape(self.inputs, *self.program.positions[here], -1)
 
-    def _normed(self, node: Norm, x: Any, shares: Any) -> Any:
+    def _normed(self, here: int, node: Norm, x: Any) -> Any:
         """Every group has all channels of its law."""
 
         def mean(values: Any) -> Any:
-            found = (values @ shares)[..., None]
-            axes = tuple(range(1, x.ndim - 1))
-            found = found.mean(axis=axes, keepdims=True) if node.joint else found
+            found = self.mean(node, values)
             self.averages.append(found)
             return found
 
         x = x - mean(x) if node.centred else x
-        return x / jnp.sqrt(mean(x * x) + node.eps)
+        self.factors[here] = 1 / jnp.sqrt(mean(x * x) + node.eps)
+        return x * self.factors[here]
 
-    def _attended(self, node: Attend, below: list[Any], shares: Any) -> Any:
+    def mean(self, node: Norm, values: Any, weights: Weights | None = None) -> Any:
+        """Over channels, and over positions where a norm is over these, too.
+
+        Args:
+            node: A norm.
+            values: Made of what it reads.
+            weights: Of units, if others than those of the program.
+        """
+        shares = self.shares(node.of[0], weights)
+        found = (values * shares).sum(axis=-1, keepdims=True)
+        axes = tuple(
+            range(values.ndim - len(self.program.positions[node.of[0]]) - 1, values.ndim - 1)
+        )
+        return found.mean(axis=axes, keepdims=True) if node.joint else found
+
+    def _attended(self, here: int, node: Attend, below: list[Any]) -> Any:
         """By heads that grow: every head has all channels of its law, and logits are averages over them."""
         assert node.power == 1
         q, k, v = (x.reshape(len(x), -1, x.shape[-1]) for x in below[:3])
-        mask = below[3].reshape(len(q), 1, -1) if len(below) > 3 else None
-        logits = (q * shares) @ jnp.swapaxes(k, -1, -2)
+        logits = (q * self.shares(node.of[0])) @ jnp.swapaxes(k, -1, -2)
         self.averages.append(logits)
-        p = attention(node, logits, jnp, traced, mask)
-        return (p @ v).reshape(*below[0].shape[:-1], -1)
+        self.mixing[here] = self.attention(node, logits)
+        return (self.mixing[here] @ v).reshape(*below[0].shape[:-1], -1)
+
+    def attention(self, node: Attend, logits: Any) -> Any:
+        """Weights of positions (sample, ..., position, other position)."""
+        mask = None
+        if len(node.of) > 3:
+            ahead = (1,) * (logits.ndim - 2)
+            mask = self.fields[node.of[3]].reshape(self.inputs, *ahead, -1)
+        return attention(node, logits, jnp, traced, mask)
 
 
-def _rooted(Sigma: Any) -> Any:
+def _all(labels: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(labels)[:, None], np.ones((labels, 1))
+
+
+def _over(values: Any, scale: Any) -> Any:
+    """(label, channel), divided by a number for each label, or 0."""
+    return values * jnp.where(scale > 0, 1 / jnp.where(scale > 0, scale, 1.0), 0.0)[:, None]
+
+
+def over(Sigma: Any, values: Any) -> Any:
+    """(label, channel), divided by a covariance that may be singular."""
+    scale, L = _rooted(Sigma)
+    return _over(jax.scipy.linalg.cho_solve((L, True), _over(values, scale)), scale)
+
+
+def _whitened(scale: Any, L: Any, z: Any) -> Any:
+    """The normal numbers that gave $z$."""
+    return jax.scipy.linalg.solve_triangular(L, _over(z, scale), lower=True)
+
+
+def _rooted(Sigma: Any) -> Root:
     """A root, whose derivatives exist where the covariance is singular."""
     variance = jax.lax.stop_gradient(jnp.diagonal(Sigma))
     scale = jnp.where(variance > 0, jnp.sqrt(jnp.abs(variance)), 1.0)
     rho = Sigma / (scale[:, None] * scale) + _SINGULAR * jnp.eye(len(Sigma))
-    return jnp.where(variance > 0, scale, 0.0)[:, None] * jnp.linalg.cholesky(rho)
+    return jnp.where(variance > 0, scale, 0.0), jnp.linalg.cholesky(rho)

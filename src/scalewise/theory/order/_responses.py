@@ -1,18 +1,17 @@
-r"""$V$ and $G^{\{1\}}$ of any network, by the influence of single units.
+r"""$V$, $A$, $B$, $D$, $F$, $G^{\{1\}}$ and $H^{\{1\}}$ of any network, by the influence of single units.
 
 A metric $R$ is a function of the weights of units of each population $p$, in which a network has $n_p$ of them.
 With the influence of a unit $R'_p(g_i)=\partial R/\partial w_i-\sum_jw_j\partial R/\partial w_j$, two derivatives
 in the weight of one unit give
 $$\mathrm{Cov}[R_1,R_2]=\sum_p\frac1{n_p}\mathbb E_g[R_1'R_2'],\qquad
   \mathbb E[R]-R_\infty=\frac12\sum_p\frac1{n_p}\mathbb E_g[R''_p(g)],$$
-both to order $1/n$; $V$ and $G^{\{1\}}$ are these times the width of the layer below. One pass back gives the
-influence of all units. The trace $\mathbb E_g[R'']$ is the sum of $d^2R$ over an orthonormal system of directions
-of the weights, and directions that move no average which units feel do not contribute: it takes as many as there
-are such averages, or random signs where these are very many.
+both to order $1/n$; tensors are these times the width of the layer below. One pass back gives the influence of
+all units. The NTK is a metric of tangents, $\langle z^az^a\rangle$, and its fluctuations are covariances of
+influences on averages of two tangents or of one.
 
 The metric of a layer whose weights are averaged over is its covariance given what is below. That of another, a sum
 with what neurons remember, is $\langle zz'\rangle$ over neurons; two different neurons share what it has but for
-$\mathrm{Cov}_g[zz',zz']/n_p$, which $V$ is without.
+$\mathrm{Cov}_g[zz',zz']/n_p$, which $V$ is without, and likewise $B$ and $F$.
 
 Units are scrambled Sobol points with both signs; independent scrambles give the error.
 
@@ -23,28 +22,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import precision
 from scalewise.networks._forward import fixed_fields
 from scalewise.networks._program import Program
-from scalewise.theory.flow._units import Scrambled, normals
-from scalewise.theory.order._particles import Particles, Weights
+from scalewise.theory.flow._units import Scrambled
+from scalewise.theory.order._given import Given, drawn, given, start
+from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
 from scalewise.theory.order._populations import Populations, populations
+from scalewise.theory.order._shifts import counted, directions_of, shifts
 
 _SCRAMBLES = 16
 _MOST_LABELS = 2048  # of one node
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
-_MOST_DIRECTIONS = 600  # beyond them random signs
-_SIGNS = 128
-_NOTHING = 1e-13  # of the largest variance of an average: what is rounding
+_ROUNDED = 1e-8  # of a tensor, by what is added to covariances
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -56,12 +51,18 @@ def order_one(
     layers: Sequence[int],
     progress: Callable[[int, int], object] | None = None,
 ) -> Found:
-    r"""$V$ and $G^{\{1\}}$ at some layers of one site, each with its standard error, by letter.
+    r"""Tensors of order 1/n at some layers of one site, each with its standard error, by letter.
+
+    All come from weighted units on 16 independent scrambles: $V$, $D$, $A$ from slopes in their weights, tangents
+    averaged by hand given a path; $B$ and $F$ from slopes in weights of tangents; $G^{\{1\}}$ and $H^{\{1\}}$ from
+    second derivatives. Of a tanh MLP with four layers and three inputs, with 4,096 units, the standard error is
+    at most .1 % of the largest entry of $V$, $A$, $B$, $D$ and $F$, and 2 % of that of $G^{\{1\}}$ and
+    $H^{\{1\}}$; they agree with the recursions within 3.5 standard errors, entry by entry.
 
     Args:
         net: The network.
         x: Checked inputs.
-        letters: ``"V"``, ``"G1"`` or both.
+        letters: Of $V$, $A$, $B$, $D$, $F$, $G^{\{1\}}$, $H^{\{1\}}$, the last two as ``"G1"`` and ``"H1"``.
         layers: Which, counted from 1.
         progress: Called with (scrambles done, scrambles in all).
 
@@ -72,37 +73,96 @@ def order_one(
     ends = tuple(program.layers[layer - 1] for layer in layers)
     own = populations(program, ends)
     _check_ends(program, own, ends)
-    shapes = {"V": (len(ends), *(len(x),) * 4), "G1": (len(ends), *(len(x),) * 2)}
+    shapes = {
+        letter: (len(ends), *(len(x),) * (4 if letter in FACTORS else 2)) for letter in letters
+    }
     if not own.drawn:  # a first layer does not fluctuate
         return {letter: (np.zeros(shapes[letter]), np.zeros(shapes[letter])) for letter in letters}
-    count = _units(program, own, len(x))
     below = [net.widths[layer - 1] for layer in layers]
-    place, sums = _place(len(x)), {letter: Scrambled() for letter in letters}
+    sums = {letter: Scrambled() for letter in letters}
     with precision("float64"):
-        fixed = fixed_fields(program, x)
-        felt = _felt(fixed, program, ends) if "G1" in sums else 0
-        fewer = _fewer(count, len(x) * _most_labels(program, own), felt)
+        asked = _Asked(program, ends, x, tuple(letters))
         for scramble in range(_SCRAMBLES):
-            if "V" in sums:
-                g = _drawn(program, own, len(x), count, scramble)
-                influence, alone = _responses(fixed, g, program=program, ends=ends)
-                sums["V"].add(_vertices(influence, alone, ends, below, len(x)))
-            if "G1" in sums:
-                g = _drawn(program, own, len(x), fewer, scramble)
-                signs = felt > _MOST_DIRECTIONS
-                directions = (
-                    _signs(own, fewer, scramble) if signs else _directions(fixed, g, program, ends)
-                )
-                sums["G1"].add(_shifts(fixed, g, directions, program, ends, below))
+            found = asked.fluctuations(scramble, below) | asked.shifts(scramble, below)
+            for letter, values in found.items():
+                sums[letter].add(values)
             if progress is not None:
                 progress(scramble + 1, _SCRAMBLES)
-    flat = place.ravel()
-    at = {"V": (slice(None), flat[:, None], flat), "G1": (slice(None), flat)}
-    found: Found = {}
+    flat = place(len(x))[0].ravel()
+    result: Found = {}
     for letter, own_sums in sums.items():
-        mean, error = (values[at[letter]].reshape(shapes[letter]) for values in own_sums.result())
-        found[letter] = mean, error
-    return found
+        mean, error = own_sums.result()
+        error = np.hypot(error, _ROUNDED * np.abs(mean))
+        mean, error = (
+            expanded(letter, values, len(x)) if letter in FACTORS else values[:, flat]
+            for values in (mean, error)
+        )
+        result[letter] = mean.reshape(shapes[letter]), error.reshape(shapes[letter])
+    return result
+
+
+class _Asked:
+    """What is asked for, of one scramble.
+
+    Args:
+        program: The nodes.
+        ends: The layers.
+        x: Inputs.
+        letters: Which tensors.
+    """
+
+    def __init__(
+        self, program: Program, ends: tuple[int, ...], x: np.ndarray, letters: tuple[str, ...]
+    ) -> None:
+        self.program, self.ends, self.inputs = program, ends, len(x)
+        self.own = populations(program, ends)
+        self.tensors = [letter for letter in letters if letter in FACTORS]
+        self.corrections = [letter for letter in letters if letter not in FACTORS]
+        self.averages = sorted({name for letter in self.tensors for name in FACTORS[letter]})
+        self.fixed = fixed_fields(program, x)
+        self.labels = _most_labels(program, self.own)
+        self.count = _units(self.labels, self.inputs)
+        if self.corrections:
+            self.averaged = counted(program, ends, self.fixed, ntk="H1" in self.corrections)
+            labels = self.inputs * self.labels
+            directions = max(1, directions_of(self.averaged, labels))
+            self.fewer = _power(2 * _NUMBERS // (labels * directions), self.count)
+
+    def fluctuations(self, scramble: int, below: Sequence[int]) -> dict[str, np.ndarray]:
+        """(layer, entry, entry)."""
+        if not self.tensors:
+            return {}
+        charged = any(name in ("ab", "za") for name in self.averages)
+        units = self._units(self.count, scramble, tangents=charged)
+        found = Gathered(self.inputs, self.ends, self.tensors)
+        for block in blocks(self.inputs, self.labels):
+            rows = rows_of(self.fixed, units, block, self.averages, self.program, self.ends)
+            found.add(block, rows)
+        return found.tensors(below)
+
+    def shifts(self, scramble: int, below: Sequence[int]) -> dict[str, np.ndarray]:
+        """(layer, pair)."""
+        if not self.corrections:
+            return {}
+        units = self._units(self.fewer, scramble, tangents="H1" in self.corrections)
+        found = shifts(
+            self.fixed,
+            units,
+            self.corrections,
+            self.program,
+            self.ends,
+            scramble=scramble,
+            counts=self.averaged,
+            labels=self.inputs * self.labels,
+        )
+        return {letter: np.array(below)[:, None] * values for letter, values in found.items()}
+
+    def _units(self, count: int, scramble: int, *, tangents: bool) -> Given:
+        """Paths, and tangents where they are wanted."""
+        program, own = self.program, self.own
+        g = drawn(program, own, self.inputs, count, scramble)
+        paths, laws = start(self.fixed, g, program=program, ends=self.ends, letters=tangents)
+        return given(program, own, {k: np.asarray(z) for k, z in paths.items()}, laws, scramble)
 
 
 def _check_ends(program: Program, own: Populations, ends: tuple[int, ...]) -> None:
@@ -124,9 +184,8 @@ def _most_labels(program: Program, own: Populations) -> int:
     return max(sites, default=1)
 
 
-def _units(program: Program, own: Populations, inputs: int) -> int:
+def _units(most: int, inputs: int) -> int:
     """How many are drawn."""
-    most = _most_labels(program, own)
     if inputs * most > _MOST_LABELS:
         raise ValueError(
             f"{inputs} inputs have {inputs * most:,} labels in a layer of this network, and order 1/n is made for "
@@ -135,197 +194,6 @@ def _units(program: Program, own: Populations, inputs: int) -> int:
     return _power(_NUMBERS // (inputs * most), _MOST)
 
 
-def _fewer(count: int, labels: int, directions: int) -> int:
-    """How many are drawn for second derivatives in so many directions."""
-    directions = _SIGNS if directions > _MOST_DIRECTIONS else max(1, directions)
-    return _power(2 * _NUMBERS // (labels * directions), count)
-
-
 def _power(count: int, most: int) -> int:
     """The power of 2 below a number, within what is allowed."""
     return 1 << (min(max(count, _FEWEST), most).bit_length() - 1)
-
-
-def _drawn(
-    program: Program, own: Populations, inputs: int, count: int, scramble: int
-) -> dict[int, np.ndarray]:
-    """Normal numbers (label, channel) of all random layers, those of a population together."""
-    found = {}
-    for p in own.units:
-        draws = [k for k, other in own.drawn.items() if other == p]
-        labels = [inputs * math.prod(program.positions[k]) for k in draws]
-        inner = own.inner[p]
-        whole = normals(sum(labels) * inner, count // 2, (scramble, p))
-        parts = np.split(whole, np.cumsum([inner * size for size in labels])[:-1])
-        for k, part, size in zip(draws, parts, labels, strict=True):
-            apart = part.reshape(size, inner, -1).swapaxes(1, 2)
-            found[k] = apart.reshape(size, -1)
-    return found
-
-
-def _equal(own: Populations, g: dict[int, Any]) -> dict[int, Any]:
-    """Equal weights of all units."""
-    counts = {p: g[k].shape[1] // own.inner[p] for k, p in own.drawn.items()}
-    return {p: jnp.full(count, 1 / count) for p, count in counts.items()}
-
-
-def _pairs(metrics: list[Any]) -> Any:
-    return jnp.concatenate([metric[np.triu_indices(len(metric))] for metric in metrics])
-
-
-def _scaled(own: Populations, slopes: Weights) -> Any:
-    """Influences (entry, unit) times the root of what a unit weighs: their products over units are covariances."""
-    parts = [
-        (slopes[p] - slopes[p].mean(axis=1, keepdims=True)) / math.sqrt(slopes[p].shape[1] * own.units[p])
-        for p in own.units
-    ]  # fmt: skip
-    return jnp.concatenate(parts, axis=1)
-
-
-def _slopes(values: Callable[[Weights], Any], weights: Weights) -> tuple[Any, Weights]:
-    """A list of numbers, and their derivatives one after the other, so that one pass back is in memory."""
-    found, back = jax.vjp(values, weights)
-    (slopes,) = jax.lax.map(back, jnp.eye(len(found)))
-    return found, slopes
-
-
-@partial(jax.jit, static_argnames=("program", "ends"))
-def _responses(
-    fixed: dict[int, Any], g: dict[int, Any], *, program: Program, ends: tuple[int, ...]
-) -> tuple[Any, dict[int, Any]]:
-    """Scaled influences on all metrics; and of layers that neurons remember $zz'$ of each unit, likewise scaled."""
-    own = populations(program, ends)
-    weights = _equal(own, g)
-
-    def metrics(now: Weights) -> Any:
-        made = Particles.run(program, ends, fixed, g, now)
-        return _pairs([made.metric(end) for end in ends])
-
-    _, slopes = _slopes(metrics, weights)
-    made = Particles.run(program, ends, fixed, g, weights)
-    alone = {}
-    for end in ends:
-        if not program.averages_out(((end, 1.0),)):
-            z = made.fields[end].reshape(len(made.fields[end]), -1)
-            first, second = np.triu_indices(len(z))
-            square = z[first] * z[second]
-            count, n = z.shape[1], own.units[own.parts[end][0][0]]
-            alone[end] = (square - square.mean(axis=1, keepdims=True)) / math.sqrt(count * n)
-    return _scaled(own, slopes), alone
-
-
-def _vertices(
-    influence: Any,
-    alone: dict[int, Any],
-    ends: tuple[int, ...],
-    below: Sequence[int],
-    samples: int,
-) -> np.ndarray:
-    """(layer, pair, pair)."""
-    pairs, found = samples * (samples + 1) // 2, []
-    for number, (end, n) in enumerate(zip(ends, below, strict=True)):
-        here = np.asarray(influence[number * pairs : (number + 1) * pairs])
-        V = here @ here.T
-        if end in alone:
-            itself = np.asarray(alone[end])
-            V = V - itself @ itself.T
-        found.append(n * V)
-    return np.stack(found)
-
-
-def _place(samples: int) -> np.ndarray:
-    """Where the pair (a, b) stands in the list of pairs a <= b."""
-    place = np.zeros((samples, samples), dtype=int)
-    first, second = np.triu_indices(samples)
-    place[first, second] = place[second, first] = np.arange(len(first))
-    return place
-
-
-def _shifts(
-    fixed: dict[int, Any],
-    g: dict[int, Any],
-    directions: np.ndarray,
-    program: Program,
-    ends: tuple[int, ...],
-    below: Sequence[int],
-) -> np.ndarray:
-    """(layer, pair)."""
-    curved = _curvature(fixed, g, directions, program=program, ends=ends)
-    return 0.5 * np.array(below)[:, None] * np.asarray(curved).reshape(len(ends), -1)
-
-
-def _signs(own: Populations, count: int, scramble: int) -> np.ndarray:
-    """Random signs (direction, unit), whose products are those of all directions on average."""
-    rng = np.random.default_rng((scramble, 1))
-    return rng.choice([-1.0, 1.0], size=(_SIGNS, count * len(own.units))) / math.sqrt(_SIGNS)
-
-
-def _directions(
-    fixed: dict[int, Any], g: dict[int, Any], program: Program, ends: tuple[int, ...]
-) -> np.ndarray:
-    """All that move an average, orthonormal, (direction, unit)."""
-    D = np.asarray(_all_influences(fixed, g, program=program, ends=ends))
-    values, vectors = np.linalg.eigh(D @ D.T)
-    some = values > _NOTHING * values.max(initial=0.0)
-    return (vectors[:, some] / np.sqrt(values[some])).T @ D
-
-
-def _averages(
-    fixed: dict[int, Any],
-    g: dict[int, Any],
-    weights: Weights,
-    program: Program,
-    ends: tuple[int, ...],
-) -> Any:
-    """All that units feel of others."""
-    made = Particles.run(program, ends, fixed, g, weights)
-    return jnp.concatenate([jnp.zeros(0), *(average.ravel() for average in made.averages)])
-
-
-def _felt(fixed: dict[int, Any], program: Program, ends: tuple[int, ...]) -> int:
-    """How many these are."""
-    own, inputs = populations(program, ends), len(next(iter(fixed.values())))
-    g = {
-        k: np.zeros((inputs * math.prod(program.positions[k]), own.inner[p]))
-        for k, p in own.drawn.items()
-    }
-    return jax.eval_shape(lambda: _averages(fixed, g, _equal(own, g), program, ends)).size
-
-
-@partial(jax.jit, static_argnames=("program", "ends"))
-def _all_influences(
-    fixed: dict[int, Any], g: dict[int, Any], *, program: Program, ends: tuple[int, ...]
-) -> Any:
-    """On all averages that units feel, scaled."""
-    own = populations(program, ends)
-
-    def averages(weights: Weights) -> Any:
-        return _averages(fixed, g, weights, program, ends)
-
-    return _scaled(own, _slopes(averages, _equal(own, g))[1])
-
-
-@partial(jax.jit, static_argnames=("program", "ends"))
-def _curvature(
-    fixed: dict[int, Any], g: dict[int, Any], directions: Any, *, program: Program, ends: tuple[int, ...]
-) -> Any:  # fmt: skip
-    """The sum of second derivatives of all metrics along directions of the weights."""
-    own = populations(program, ends)
-    weights = _equal(own, g)
-
-    def metrics(now: Weights) -> Any:
-        made = Particles.run(program, ends, fixed, g, now)
-        return _pairs([made.metric(end) for end in ends])
-
-    def along(direction: Any) -> Any:
-        counts = np.cumsum([len(weights[p]) for p in own.units])[:-1]
-        step = {}
-        for p, part in zip(own.units, jnp.split(direction, counts), strict=True):
-            step[p] = (part - part.mean()) / math.sqrt(len(part) * own.units[p])
-
-        def slope(now: Weights) -> Any:
-            return jax.jvp(metrics, (now,), (step,))[1]
-
-        return jax.jvp(slope, (weights,), (step,))[1]
-
-    return jax.lax.map(along, directions).sum(axis=0)

@@ -1,0 +1,71 @@
+r"""Tangents of attention in heads of a fixed size, whose units are heads.
+
+With logits $l(s,t)=d^{-\alpha}q(s)\cdot k(t)$, $o(s)=\sum_tp(s,t)v(t)$, $W_c(s,t)=\partial o_c(s)/\partial l(s,t)$,
+$$o^a_c(s)=\sum_{c'}\Big[\sum_tW_c(s,t)d^{-\alpha}k_{c'}(t)\Big]q^a_{c'}(s)
+  +\sum_tW_c(s,t)\,d^{-\alpha}q(s)\cdot k^a(t)+\sum_tp(s,t)v^a_c(t),$$
+and tangents of different channels of a head are independent, with one covariance over labels.
+
+Source: derived.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from scalewise.networks._by_jax import traced
+from scalewise.networks._forward import seen
+from scalewise.networks._nodes import Attend
+from scalewise.theory.order._particles import Particles
+
+
+def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) -> Any:
+    """The average of the product of two tangents over heads and their channels, (label, label).
+
+    Args:
+        made: The program on weighted units.
+        tangents: Covariances of the tangents of two fields.
+        here: A node of heads.
+    """
+    node, program = made.program.nodes[here], made.program
+    assert isinstance(node, Attend)
+    given = node.of[:3]
+    if not all(program.apart(*pair) for pair in itertools.combinations(given, 2)):
+        raise ValueError(
+            f"Node [{here}] of this network, {node.said}, has queries, keys or values that share weights, and "
+            "order 1/n of the NTK is not known of it. Give each weights of its own."
+        )
+    q, k, v = (
+        jnp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 0)
+        for x in (made.fields[i] for i in given)
+    )  # (head, sample, position, channel)
+    scale = node.size**-node.power
+    p, W = _weights(made, node, q @ jnp.swapaxes(k, -1, -2) * scale, v)
+    w = made.shares(here).reshape(len(q), node.size).sum(axis=1)
+    T = [tangents(k, k).reshape(*q.shape[1:3], *q.shape[1:3]) for k in given]
+    J = scale * jnp.einsum("hasci,haie->hasce", W, k)
+    share, q = w / node.size, scale * q
+    first = jnp.einsum("hasce,hbtce,h->asbt", J, J, share) * T[0]
+    square = jnp.einsum("hase,hbte->hasbt", q, q) * share[:, None, None, None, None]
+    second = jnp.einsum("hasbt,hasci,aibj,hbtcj->asbt", square, W, T[1], W, optimize=True)
+    third = jnp.einsum("hasi,aibj,hbtj,h->asbt", p, T[2], p, w, optimize=True)
+    return (first + second + third).reshape(made.labels(here), -1)
+
+
+def _weights(made: Particles, node: Attend, logits: Any, v: Any) -> tuple[Any, Any]:
+    """$p$ (head, sample, position, other) and $W$ (head, sample, position, channel, other)."""
+    p = jax.vmap(lambda own: made.attention(node, own))(logits)
+    values = jnp.swapaxes(v, -1, -2)[:, :, None]  # (head, sample, 1, channel, other)
+    if node.sigma is None:
+        out = (p[..., None, :] * values).sum(axis=-1, keepdims=True)
+        return p, p[..., None, :] * (values - out)
+    slope = jax.jvp(traced(node.sigma), (logits,), (jnp.ones_like(logits),))[1]
+    mask = None
+    if len(node.of) > 3:
+        mask = made.fields[node.of[3]].reshape(made.inputs, 1, -1)
+    slope = jnp.where(seen(node, logits.shape[-2:], mask), slope, 0.0)
+    return p, slope[..., None, :] * values
