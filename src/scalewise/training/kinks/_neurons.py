@@ -37,8 +37,8 @@ Source: derived; held against 8 million trained networks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ from scalewise.training.kinks._crossing import GRID, Kink, crossed
 
 _CHUNK = 512  # draws at a time
 _FLAT = 1e-12  # share of a variance that is rounding
+_PINV = 1e-11  # likewise, of an inverse
 
 
 class Coefficients(NamedTuple):
@@ -86,45 +87,75 @@ class Hidden:
     count: int
     sigma: Activation
 
-    @property
+    @cached_property
     def kinks(self) -> Float[np.ndarray, " kink"]:
         """Where slopes jump."""
         return np.array([kink.location for kink in self.sigma.kinks if kink.slope_jump])
 
-    @property
+    @cached_property
     def slopes(self) -> Float[np.ndarray, " piece"]:
         """Between the kinks."""
         at = self.kinks
         inner = (at[1:] + at[:-1]) / 2
         return self.sigma.derivative(np.concatenate([at[:1] - 1.0, inner, at[-1:] + 1.0]))
 
-    def kink(self, s: int, place: int) -> Kink:
-        """One of the kinks at a training input."""
-        left, right = self.slopes[place : place + 2].tolist()
-        return Kink(left, right, float(self.Lambda[s, s]))
+    @cached_property
+    def known(self) -> Float[np.ndarray, "train test"]:
+        """What preactivations of training inputs tell of those of tests."""
+        n = self.count
+        return np.linalg.pinv(self.K[:n, :n], rcond=_PINV, hermitian=True) @ self.K[:n, n:]
 
-    def density(self, s: int, place: int) -> float:
+    @cached_property
+    def unknown(self) -> Float[np.ndarray, " test"]:
+        """The standard deviation of what they do not tell."""
+        n, own = self.count, np.diag(self.K)[self.count :]
+        left = own - np.einsum("it,it->t", self.K[:n, n:], self.known)
+        return np.sqrt(np.maximum(left, _FLAT * own))
+
+
+@dataclass(frozen=True, eq=False)
+class Kinked:
+    """Neurons at one kink of one training input.
+
+    Args:
+        hidden: The hidden layer.
+        s: The input.
+        place: Of the kink among all kinks.
+    """
+
+    hidden: Hidden
+    s: int
+    place: int
+
+    @cached_property
+    def kink(self) -> Kink:
+        """The kink."""
+        left, right = self.hidden.slopes[self.place : self.place + 2].tolist()
+        return Kink(left, right, float(self.hidden.Lambda[self.s, self.s]))
+
+    @cached_property
+    def density(self) -> float:
         """$p_s(c)$."""
-        variance = float(self.K[s, s])
-        return math.exp(-(self.kinks[place] ** 2) / (2 * variance)) / math.sqrt(
-            2 * math.pi * variance
+        variance, c = float(self.hidden.K[self.s, self.s]), float(self.hidden.kinks[self.place])
+        return math.exp(-(c**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+
+    @cached_property
+    def _law(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean preactivations at training inputs, and a root of their covariance."""
+        n, K, s = self.hidden.count, self.hidden.K, self.s
+        own = K[:n, s] / K[s, s]
+        return own * self.hidden.kinks[self.place], root_of(
+            K[:n, :n] - np.outer(own, K[s, :n]), float(K[s, s])
         )
 
-    def beside(self, s: int, c: float, normal: np.ndarray) -> Float[np.ndarray, "draw input"]:
-        """Slopes at all inputs of neurons at a kink of input `s`; at tests their mean."""
-        n, K = self.count, self.K
-        own = K[:n, s] / K[s, s]
-        root = root_of(K[:n, :n] - np.outer(own, K[s, :n]), K[s, s])
-        h = own * c + normal[:, : root.shape[1]] @ root.T
-        known = np.linalg.pinv(K[:n, :n], rcond=1e-11, hermitian=True) @ K[:n, n:]
-        spread = np.diag(K)[n:] - np.einsum("it,it->t", K[:n, n:], known)
-        spread = np.sqrt(np.maximum(spread, _FLAT * np.diag(K)[n:]))
-        at, slopes = self.kinks, self.slopes
-        trained = slopes[np.searchsorted(at, h)]
-        beyond = ndtr((h @ known - at[:, None, None]) / spread)
-        return np.concatenate(
-            [trained, slopes[0] + np.tensordot(np.diff(slopes), beyond, 1)], axis=1
-        )
+    def slopes(self, normal: Float[np.ndarray, "draw input"]) -> Float[np.ndarray, "draw input"]:
+        """Slopes of neurons at all inputs; at tests their mean, given those at training inputs."""
+        hidden, (mean, root) = self.hidden, self._law
+        h = mean + normal[:, : root.shape[1]] @ root.T
+        at, slopes = hidden.kinks, hidden.slopes
+        beyond = ndtr((h @ hidden.known - at[:, None, None]) / hidden.unknown)
+        tests = slopes[0] + np.tensordot(np.diff(slopes), beyond, 1)
+        return np.concatenate([slopes[np.searchsorted(at, h)], tests], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +199,7 @@ class Setting:
         return (2 * self.C_W) ** 1.5 * math.exp(gammaln((n + 3) / 2) - gammaln(n / 2))
 
 
-def coefficients(setting: Setting, *, draws: int, scrambles: int, seed: int) -> Iterator[Coefficients]:
+def coefficients(setting: Setting, *, draws: int, scrambles: int, seed: int) -> list[Coefficients]:
     """Estimates that differ by their random numbers alone.
 
     Args:
@@ -177,14 +208,23 @@ def coefficients(setting: Setting, *, draws: int, scrambles: int, seed: int) -> 
         scrambles: How many estimates.
         seed: Of the scrambles.
     """
-    for stream in np.random.default_rng(seed).spawn(scrambles):
-        total: list[np.ndarray] | None = None
-        for s in range(setting.hidden.count):
-            for place in range(len(setting.hidden.kinks)):
-                part = _of_kink(setting, s, place, draws, stream)
-                total = part if total is None else [a + b for a, b in zip(total, part, strict=True)]
-        assert total is not None
-        yield Coefficients(*total)
+    streams = np.random.default_rng(seed).spawn(scrambles)
+    totals: list[list[np.ndarray]] = [[] for _ in streams]
+    hidden = setting.hidden
+    for s in range(hidden.count):
+        for place in range(len(hidden.kinks)):
+            kinked = Kinked(hidden, s, place)
+            for total, stream in zip(totals, streams, strict=True):
+                _add(total, _of_kink(setting, kinked, draws, stream))
+    return [Coefficients(*total) for total in totals]
+
+
+def _add(total: list[np.ndarray], part: list[np.ndarray], share: float = 1.0) -> None:
+    """Add a share of each to the sums, in place."""
+    if not total:
+        total.extend(np.zeros_like(p) for p in part)
+    for sum_, p in zip(total, part, strict=True):
+        sum_ += share * p
 
 
 def root_of(C: Float[np.ndarray, "a a"], unit: float) -> Float[np.ndarray, "a b"]:
@@ -195,7 +235,7 @@ def root_of(C: Float[np.ndarray, "a a"], unit: float) -> Float[np.ndarray, "a b"
 
 
 def _of_kink(
-    setting: Setting, s: int, place: int, draws: int, stream: np.random.Generator
+    setting: Setting, kinked: Kinked, draws: int, stream: np.random.Generator
 ) -> list[np.ndarray]:
     """What neurons at one kink of one training input add."""
     from scipy.stats import qmc  # here, because its import takes as long as many a prediction
@@ -205,7 +245,7 @@ def _of_kink(
     sizes = np.cumsum([root.shape[1] * outputs, setting.hidden.count, 1])
     size = int(sizes[-1]) + (outputs if outputs > 1 else 0)
     sobol = qmc.Sobol(size, scramble=True, rng=stream)
-    total: list[np.ndarray] | None = None
+    total: list[np.ndarray] = []
     for start in range(0, draws, _CHUNK):
         many = min(_CHUNK, draws - start)
         uniform = np.clip(sobol.random(many), 1e-15, 1 - 1e-15)
@@ -213,23 +253,17 @@ def _of_kink(
         z = ndtri(first).reshape(many, outputs, -1) @ root.T
         d = ndtri(way) if outputs > 1 else np.ones((many, 1))
         d = d / np.linalg.norm(d, axis=1, keepdims=True)
-        part = _of_draws(setting, (s, place), (z, ndtri(second), shift, d))
-        part = [many / draws * p for p in part]
-        total = part if total is None else [a + b for a, b in zip(total, part, strict=True)]
-    assert total is not None
+        _add(total, _of_draws(setting, kinked, (z, ndtri(second), shift, d)), many / draws)
     return total
 
 
 def _of_draws(
-    setting: Setting, which: tuple[int, int], drawn: tuple[np.ndarray, ...]
+    setting: Setting, kinked: Kinked, drawn: tuple[np.ndarray, ...]
 ) -> list[np.ndarray]:
     """Of given initial outputs, other samples' sides, offsets of places and directions of last weights."""
-    (s, place), (z, normal, shift, d) = which, drawn
-    hidden, course, U = setting.hidden, setting.course, setting.U
-    count = setting.y.shape[1]
-    kink = hidden.kink(s, place)
-    slope = hidden.beside(s, float(hidden.kinks[place]), normal)
-    seen = hidden.Lambda[s] * slope
+    (z, normal, shift, d), kink, s = drawn, kinked.kink, kinked.s
+    course, U, count = setting.course, setting.U, setting.y.shape[1]
+    seen = setting.hidden.Lambda[s] * kinked.slopes(normal)
     seen[:, s] = 0.0
     own = setting.places[:count] == s
     error = np.einsum("mit,mi->mt", z - setting.y, d) @ U
@@ -245,7 +279,7 @@ def _of_draws(
         crossed(course, kink, (sign * paths[0], sign * paths[1]), sign * start, wanted)
         for sign in (1.0, -1.0)
     ]
-    scale = setting.third() * hidden.density(s, place) * (high - low)
+    scale = setting.third() * kinked.density * (high - low)
     even_f = scale * (ways[0].f + ways[1].f) / 2
     X, Y = (scale * (one - other) / 2 for one, other in zip(ways[0][1:], ways[1][1:], strict=True))
     itself = (setting.places == s).astype(float)
@@ -266,7 +300,7 @@ def _moments(setting: Setting, k: int, drawn: tuple[np.ndarray, ...]) -> list[np
     count, draws = setting.y.shape[1], len(z)
     mean = d.T @ r / draws
     K = setting.K
-    known = K[:, :count] @ np.linalg.pinv(K[:count, :count], rcond=1e-11, hermitian=True)
+    known = K[:, :count] @ np.linalg.pinv(K[:count, :count], rcond=_PINV, hermitian=True)
     zeta = z @ (known - setting.unlearned(k)).T
     away = d[:, :, None] * r[:, None, :] - mean
     variance = 2 * np.einsum("mix,mix->ix", away, zeta) / draws
