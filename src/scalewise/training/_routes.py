@@ -174,30 +174,36 @@ def _warn(asked: Asked, parameter: float) -> None:
 
 
 def warn_of_signs(
-    leading: xr.Variable, coefficient: xr.Variable, error: xr.Variable | float, n: float
+    leading: xr.Variable,
+    coefficient: xr.Variable,
+    error: xr.Variable | float,
+    n: float,
+    power: float = 1.0,
 ) -> None:
     """Where a variance and its coefficient of 1/n add up to less than 0.
 
     Args:
         leading: At infinite width.
-        coefficient: Of 1/n.
+        coefficient: Of the power of 1/n.
         error: Of the coefficient.
         n: The width.
+        power: 1, or 1/2.
     """
-    beside, own = _over(leading, coefficient.dims), coefficient.values
+    beside, own, scale = _over(leading, coefficient.dims), coefficient.values, n**power
     added = own + (_over(error, coefficient.dims) if isinstance(error, xr.Variable) else error)
-    below = beside + added / n < -_ROUNDING * float(np.abs(own).max(initial=0.0)) / n
+    below = beside + added / scale < -_ROUNDING * float(np.abs(own).max(initial=0.0)) / scale
     if below.any():
         known = below & (beside > 0)
         shares = -own[known] / np.broadcast_to(beside, own.shape)[known]
-        needed = float(np.max(shares, initial=0.0))
+        needed = float(np.max(shares, initial=0.0)) ** (1 / power)
         further = (
             f"Take a width of at least {math.ceil(needed)}, or another"
             if needed
             else "Take another"
         )
+        order = "1/n" if power == 1 else f"n^-{power:g}"
         warnings.warn(
-            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
+            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order {order}: "
             f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
             ExpansionWarning,
             stacklevel=5,

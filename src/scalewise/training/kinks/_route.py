@@ -13,7 +13,7 @@ from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._spectrum import spectrum
 from scalewise.training.kinks._course import course_of
 from scalewise.training.kinks._neurons import Coefficients, Hidden, Setting, coefficients
-from scalewise.training.kinks._present import in_words, moved, places
+from scalewise.training.kinks._present import HALF, in_words, moved, places
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import learning_parameter, too_many_for_parameter
 
@@ -62,7 +62,7 @@ def _obstacle(asked: Asked, name: str) -> str:
 
 
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
-    """With more draws, if an accuracy is asked for."""
+    """What is wanted; the small parameter beside it, if it is."""
     values: Arrays = {}
     errors: Arrays = {}
     attributes: dict[str, object] = {}
@@ -73,17 +73,19 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
         attributes[_PARAMETER] = size
     halves = [name for name in names if name != _PARAMETER]
     if halves:
-        found = _found(asked, frozenset(halves))
+        setting = _setting(asked, joint="output_covariance_half" in halves)
+        found = _found(asked, setting, frozenset(halves))
         values, errors = values | found[0], errors | found[1]
-        attributes["power"] = 0.5
+        attributes["power"] = HALF
+        attributes["ntk_size"] = float(np.abs(setting.Theta).max())
     return Found(values, errors, attributes=attributes)
 
 
 KINKS = Route("kinks", Algorithm.__args__, HALVES | {_PARAMETER}, _obstacle, _compute)
 
 
-def _found(asked: Asked, names: frozenset[str]) -> tuple[Arrays, Arrays]:
-    setting = _setting(asked, joint="output_covariance_half" in names)
+def _found(asked: Asked, setting: Setting, names: frozenset[str]) -> tuple[Arrays, Arrays]:
+    """Values and errors, with more draws until an accuracy that is asked for is reached."""
     kinks = setting.hidden.count * len(setting.hidden.kinks)
     draws = int(np.clip(2 ** int(np.log2(max(_DRAWS // kinks, 1))), _FEWEST, _USUAL))
     while True:
