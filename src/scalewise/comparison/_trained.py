@@ -1,13 +1,13 @@
 r"""Trained networks: what the theory says of a finite width, and of ensembles extrapolated in the width.
 
 No outcome is known here by its name but two, the parameter in which the theory expands and the sample axis of
-tests. The table of outcomes says what corrects what, by which power of the width, and which dimensions a number has
-at a finite width.
+tests. The table of outcomes says what corrects what, by which power of the width, and which dimensions a number
+has at a finite width.
 
-Where training moves neurons over kinks, the first coefficient is that of $n^{-1/2}$, and what comes next is of order
-$1/n$ with a coefficient that nobody knows. Its size is stated as that of any unknown order 1/n, the small parameter
-times the leading order; of what begins at $n^{-1/2}$, the change of the NTK, the small parameter times the NTK. That is
-a scale and no bound, so a single width decides nothing, and several widths do.
+Where training moves neurons over kinks, the first coefficient is that of $n^{-1/2}$, and what comes next is of
+order $1/n$ with a coefficient that nobody knows. Its size is stated as that of any unknown order 1/n, the small
+parameter times the leading order; of what begins at $n^{-1/2}$, the change of the NTK, the small parameter times
+the NTK. That is a scale and no bound, so a single width decides nothing, and several widths do.
 """
 
 import math
@@ -108,7 +108,10 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
             data = theory[correction]
             size = most * (slope if name in OUTCOMES else _FACTORS * begun)
             if power != 1:
-                size = max(size, _unit(theory, name) * parameter**power * (slope if name in theory else begun))
+                size = max(
+                    size,
+                    _unit(theory, name) * parameter**power * (slope if name in theory else begun),
+                )
             found |= _with_companions(
                 theory,
                 correction,
@@ -138,7 +141,11 @@ def doubt(predicted: xr.Dataset, names: Collection[str]) -> str:
     epsilon = float(predicted["expansion_parameter"])
     if epsilon <= LARGE:
         halves = {row.corrects for row in OUTCOMES.values() if row.exponent == HALF}
-        if predicted.attrs["kind"] == THEORY or "power" not in predicted.attrs or not halves & {*names}:
+        if (
+            predicted.attrs["kind"] == THEORY
+            or "power" not in predicted.attrs
+            or not halves & {*names}
+        ):
             return ""
         return (
             "Beyond n^(-1/2), which training over kinks begins with, the next order is 1/n, whose coefficient is "

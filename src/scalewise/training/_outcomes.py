@@ -32,8 +32,8 @@ class Outcome(Quantity):
         at_width: Its dimensions at a finite width, where those are more: it is the same for each ``output`` and 0
             between an ``output`` and another, ``output_1``. Empty where they are `over`.
         power: Of 1/n, where it is not the order.
-        corrects: What it is the coefficient of 1/n of, or of `power`; that may begin at this order and have no row. Empty for the
-            leading order, and for coefficients that are not added to anything.
+        corrects: What it is the coefficient of 1/n of, or of `power`; that may begin at this order and have no row.
+            Empty for the leading order, and for coefficients that are not added to anything.
         corrected_as: Whose coefficient of 1/n is its own too; empty where it has one itself, or none.
         obstacles: Clauses that say why a call cannot have it; empty texts if it can.
         in_time: Whether it changes while a network is trained.
@@ -418,6 +418,4 @@ _OVER_KINKS = (
         "the change of the mean NTK by training; training samples, then tests",
     ),
 )
-OUTCOMES: dict[str, Outcome] = {
-    row.name: row for row in (*_LEADING, *_BEHIND, *_OVER_KINKS)
-}
+OUTCOMES: dict[str, Outcome] = {row.name: row for row in (*_LEADING, *_BEHIND, *_OVER_KINKS)}

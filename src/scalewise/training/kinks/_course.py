@@ -1,13 +1,16 @@
 r"""A training at infinite width step by step, as neurons near a kink live through it.
 
-The outputs are $z(t)=z(0)+\Theta\,a(t)$ with dual coefficients $a=-g\,\varepsilon(0)$, one for each training sample,
-where $\varepsilon=z-y$ and $g$ is the gain of the algorithm. Descent moves them by $v\leftarrow mv-\eta(\varepsilon+\rho a)$,
-$a\leftarrow a+v$, the flow by $\dot a=-\varepsilon-\rho a$, and whatever is driven by the same errors is driven by
+The outputs are $z(t)=z(0)+\Theta\,a(t)$ with dual coefficients $a=-g\,\varepsilon(0)$, one for each training
+sample, where $\varepsilon=z-y$ and $g$ is the gain of the algorithm. Descent moves them by
+$v\leftarrow mv-\eta(\varepsilon+\rho a)$, $a\leftarrow a+v$, the flow by $\dot a=-\varepsilon-\rho a$, and whatever
+is driven by the same errors is driven by
 
 $$F_k=(a_{k+1}-a_k)-m(a_k-a_{k-1})-\ell_ka_k,$$
 
-$\ell_k=-\eta\rho$ of a step of descent and $e^{-\rho\Delta t}-1$ of a time of the flow. Steps of descent are kept one
-by one as long as they are large beside what is left to move; later ones are taken together, as a flow.
+$\ell_k=-\eta\rho$ of a step of descent and $e^{-\rho\Delta t}-1$ of a time of the flow. Steps of descent are kept
+one by one as long as they are large beside what is left to move; later ones are taken together, as a flow.
+
+Source: derived.
 """
 
 from __future__ import annotations
@@ -160,7 +163,11 @@ def _steps(
             f"{most:.0f} steps with momentum or a schedule must be taken one by one, and at most {_MOST} are; take "
             "fewer, or leave out the momentum"
         )
-    kept = most if one_by_one else min(most, max(_ONE_BY_ONE, _alternating(rate, h, algorithm, targets)))
+    kept = (
+        most
+        if one_by_one
+        else min(most, max(_ONE_BY_ONE, _alternating(rate, h, algorithm, targets)))
+    )
     nodes = [float(k) for k in range(int(kept) + 1)]
     while nodes[-1] < most:
         nodes.append(min(float(math.ceil(nodes[-1] * _TOGETHER)), most))
@@ -174,7 +181,7 @@ def _gone(algorithm: GradientDescent, h: np.ndarray, targets: int) -> float:
         gain = algorithm.filter(h, np.array([k, k + 1]), targets=targets).gain
         if np.abs(1 - x * gain).max() < _OVER:
             return k
-        k = math.ceil(1.1 * k)
+        k = float(math.ceil(1.1 * k))
 
 
 def _alternating(

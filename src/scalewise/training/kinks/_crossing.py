@@ -4,11 +4,10 @@ In units of $\kappa=n^{-1/2}$ a neuron stands at $h_s=c+\kappa u$ and moves by
 
 $$u=u_0+Q(t)+\Lambda_{ss}D(t),\qquad\Delta D=\ell D+\sigma'(u)\,F,$$
 
-$Q=\sum_{s'\ne s}\Lambda_{ss'}\sigma'_{s'}\,A\cdot a_{s'}$ by what the other samples teach, whose kinks are far, $F$ the
-force of $A\cdot a_s$, and $\sigma'(u)=\sigma'_\pm$ for $u\gtrless0$. Its speed jumps at the kink, so it may pass, or stick
-to it: where both sides lead to the kink a flow keeps $u=0$ with the share
-$\phi=v_-/(v_--v_+)$ on the right, as descent does by hopping to and fro. Descent takes the slope where its step
-begins.
+$Q=\sum_{s'\ne s}\Lambda_{ss'}\sigma'_{s'}\,A\cdot a_{s'}$ by what the other samples teach, whose kinks are far,
+$F$ the force of $A\cdot a_s$, and $\sigma'(u)=\sigma'_\pm$ for $u\gtrless0$. Its speed jumps at the kink, so it may
+pass, or stick to it: where both sides lead to the kink a flow keeps $u=0$ with the share $\phi=v_-/(v_--v_+)$ on
+the right, as descent does by hopping to and fro. Descent takes the slope where its step begins.
 
 Of all $u_0$, which are equally likely, only those between $-\max(u-u_0)$ and $-\min(u-u_0)$ ever meet the kink; the
 integrals over them of what differs from a slope that stays are
@@ -17,6 +16,8 @@ $$f=\int\!du_0\,[\theta(u)-\theta(u_0)],\quad X=\int\!du_0\,[D-D_0],\quad
   Y=\int\!du_0\,[\sigma(u)-\sigma(u_0)-\sigma'(u_0)(Q+\Lambda_{ss}D_0)],$$
 
 $D_0=\sigma'(u_0)\,A\cdot a_s$.
+
+Source: derived.
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ def crossed(
     start: Float[np.ndarray, "draw place"],
     wanted: np.ndarray,
 ) -> Crossed:
-    """Integrals over neurons near a kink, a mean over places times how far apart the outermost are.
+    r"""Integrals over neurons near a kink, a mean over places times how far apart the outermost are.
 
     Args:
         course: The training.
         kink: What they meet.
-        paths: $Q$ and $A\\cdot a_s$.
+        paths: $Q$ and $A\cdot a_s$.
         start: $u_0$, spread evenly.
         wanted: Nodes.
     """
@@ -137,6 +138,8 @@ def _swept(
     beyond = np.where(holds, back / np.where(holds, back - on, 1.0), on > 0)
     met = when < 1
     # Who has passed is beyond the kink, even where nothing moves it any further.
-    left = np.where(on > 0, np.maximum((1 - when) * on, _BEYOND), np.minimum((1 - when) * back, -_BEYOND))
+    left = np.where(
+        on > 0, np.maximum((1 - when) * on, _BEYOND), np.minimum((1 - when) * back, -_BEYOND)
+    )
     place = np.where(met, np.where(holds, 0.0, left), u + speed)
     return when * right + (1 - when) * beyond, np.where(met, beyond, right), place

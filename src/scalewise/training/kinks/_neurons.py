@@ -5,12 +5,13 @@ With $\kappa=n^{-1/2}$, outputs are $z_{i;x}=\kappa\sum_kA_{ik}\sigma(h_{k;x})$ 
 $$\dot h_{k;x}=-\kappa\sum_s\Lambda_{xs}\,\sigma'(h_{k;s})\,A_k\cdot\varepsilon_s,\qquad
   \Lambda_{xs}=\lambda_b^{(1)}+\lambda_W^{(1)}\frac{x\cdot s}{n_0}.$$
 
-Every neuron moves by $\kappa$, so a share $\kappa$ of them meets the kink $c$ of a training sample $s$. Seen by the
-NTK, $\frac1n\sum_kA_{ik}A_{jk}\sigma'_{k;x}\sigma'_{k;s}\Lambda_{xs}$, those that change sides would cancel, as many
-to the right as to the left, if the sign of $A$ decided the way alone. But $\sigma'(h_{k;s})$ is part of the speed:
+Every neuron moves by $\kappa$, so a share $\kappa$ of them meets the kink $c$ of a training sample $s$. In the NTK,
+$\frac1n\sum_kA_{ik}A_{jk}\sigma'_{k;x}\sigma'_{k;s}\Lambda_{xs}$, those that change sides would cancel, as many to
+the right as to the left, if the sign of $A$ alone decided the way. But $\sigma'(h_{k;s})$ is part of the speed:
 neurons come to the kink with one speed and leave it with another, or stick. What is even in $A$ survives,
 
-$$\delta\Theta_{ij;xs}=\kappa\,p_s(c)\,\Lambda_{xs}\,\mathbb E\big[A_iA_j\,\sigma'_x\,[\sigma']_cf\big],\qquad x\ne s,$$
+$$\delta\Theta_{ij;xs}=\kappa\,p_s(c)\,\Lambda_{xs}\,\mathbb E\big[A_iA_j\,\sigma'_x\,[\sigma']_cf\big],
+  \qquad x\ne s,$$
 
 and on the diagonal with $\sigma_+'^2-\sigma_-'^2$ in place of $\sigma'_x[\sigma']_c$; $p_s(c)$ is the density of
 $h_s$. Outputs are displaced by
@@ -18,15 +19,15 @@ $h_s$. Outputs are displaced by
 $$P_{i;x}=\kappa\,p_s(c)\,\mathbb E[A_i\,\sigma'_x\Lambda_{xs}X],\quad x\ne s,\qquad
   P_{i;s}=\kappa\,p_s(c)\,\mathbb E[A_iY],$$
 
-beside the linear network, and what they are on the training samples is unlearned, $\delta z=\Theta\,\delta a+P$. All
-is given the initial outputs, whose course at infinite width drives the neurons, so that
+beside the linear network, and what they are on the training samples is unlearned, $\delta z=\Theta\,\delta a+P$.
+All is given the initial outputs, whose course at infinite width drives the neurons, so that
 
 $$\delta m=\mathbb E[\delta z],\qquad
   \delta{\rm Cov}[z_{i;x},z_{j;y}]=\mathbb E[\delta z_{i;x}\zeta_{j;y}]+\mathbb E[\zeta_{i;x}\delta z_{j;y}],$$
 
 $\zeta=z_0-R\,z_{0;\mathcal A}$. Kinks at tests change no speed, and add nothing at this order; fluctuations of the
-NTK and smooth curvature begin at $\kappa^2$. $f$, $X$ and $Y$ are homogeneous in $A$ of degree 1, 2, 2, with the scale of
-$u_0$: $A$ is a direction times a length whose third moment is exact, and directions come in pairs $\pm$.
+NTK and smooth curvature begin at $\kappa^2$. $f$, $X$ and $Y$ are homogeneous in $A$ of degree 1, 2, 2, with the
+scale of $u_0$: $A$ is a direction times a length whose third moment is exact, and directions come in pairs $\pm$.
 
 Expectations are averages over scrambled Sobol points, of initial outputs and of the other samples' sides of their
 kinks together: $2^{N-1}$ patterns for $N$ samples are never listed. Sides at tests are averaged exactly.
@@ -42,7 +43,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import gammaln, ndtr, ndtri
 
 from scalewise.activations import Activation
@@ -148,7 +149,7 @@ class Kinked:
             K[:n, :n] - np.outer(own, K[s, :n]), float(K[s, s])
         )
 
-    def slopes(self, normal: Float[np.ndarray, "draw input"]) -> Float[np.ndarray, "draw input"]:
+    def slopes(self, normal: Float[np.ndarray, "draw train"]) -> Float[np.ndarray, "draw input"]:
         """Slopes of neurons at all inputs; at tests their mean, given those at training inputs."""
         hidden, (mean, root) = self.hidden, self._law
         h = mean + normal[:, : root.shape[1]] @ root.T
@@ -175,7 +176,7 @@ class Setting:
     """
 
     hidden: Hidden
-    places: Float[np.ndarray, " sample"]
+    places: Int[np.ndarray, " sample"]
     y: Float[np.ndarray, "output train"]
     K: Float[np.ndarray, "sample sample"]
     Theta: Float[np.ndarray, "sample sample"]
@@ -257,9 +258,7 @@ def _of_kink(
     return total
 
 
-def _of_draws(
-    setting: Setting, kinked: Kinked, drawn: tuple[np.ndarray, ...]
-) -> list[np.ndarray]:
+def _of_draws(setting: Setting, kinked: Kinked, drawn: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     """Of given initial outputs, other samples' sides, offsets of places and directions of last weights."""
     (z, normal, shift, d), kink, s = drawn, kinked.kink, kinked.s
     course, U, count = setting.course, setting.U, setting.y.shape[1]
@@ -290,7 +289,9 @@ def _of_draws(
     parts = []
     for k, answer in zip(course.marks, answers, strict=True):
         r = X[k][:, None] * beside + Y[k][:, None] * itself + answer @ reaches.T
-        parts.append([*_moments(setting, k, (z, d, r)), _ntk_change(kink, (even_f[k], d), beside, itself)])
+        parts.append(
+            [*_moments(setting, k, (z, d, r)), _ntk_change(kink, (even_f[k], d), beside, itself)]
+        )
     return [np.stack(part) for part in zip(*parts, strict=True)]
 
 

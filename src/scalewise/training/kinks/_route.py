@@ -35,7 +35,8 @@ _PARAMETER = "learning_parameter"
 _MOST = 256  # training samples: ten minutes
 _SCRAMBLES = 8
 _DRAWS = 4096  # for all kinks of all samples together, in each scramble
-_FEWEST, _USUAL, _ALL = 32, 512, 2**15  # for one kink
+_FEWEST, _USUAL = 32, 512  # for one kink
+_ALL = 2**17  # for all kinks, however small an error is asked for
 _SAME = 1e-9  # of two inputs whose neurons are at their kinks together
 
 
@@ -97,7 +98,11 @@ def _found(asked: Asked, setting: Setting, names: frozenset[str]) -> tuple[Array
             values[name] = stack.mean(axis=0)
             sem = stack.std(axis=0, ddof=1) / np.sqrt(_SCRAMBLES)
             errors[name] = at_least_usual(values[name], sem)
-        if asked.accuracy is None or draws >= _ALL or _share(values, errors) <= asked.accuracy:
+        if (
+            asked.accuracy is None
+            or 4 * draws * kinks > _ALL
+            or _share(values, errors) <= asked.accuracy
+        ):
             return values, errors
         draws *= 4
 

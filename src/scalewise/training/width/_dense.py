@@ -127,7 +127,11 @@ def _over_kinks(asked: Asked, name: str) -> str:
 def too_many_for_parameter(asked: Asked) -> str:
     """Why fluctuations of the NTK are not known on so many samples, a clause."""
     count = len(asked.task.inputs)
-    return f"it takes whole tensors of {count} training samples; {_TRAINED} fit" if count > _TRAINED else ""
+    return (
+        f"it takes whole tensors of {count} training samples; {_TRAINED} fit"
+        if count > _TRAINED
+        else ""
+    )
 
 
 def learning_parameter(asked: Asked) -> float:
