@@ -7,6 +7,7 @@ ONE = f"{KINKS}::test_one_sample_under_flow_is_known_in_closed_form"
 STORED = f"{KINKS}::test_stored_ensembles_have_these_coefficients_of_the_root"
 EARLY = f"{KINKS}::test_training_that_stops_early_moves_tests_from_the_second_step_on"
 FLOW = f"{KINKS}::test_small_steps_lead_to_the_flow_and_neurons_stick_to_kinks"
+STICK = f"{KINKS}::test_neurons_stick_to_a_kink_that_both_sides_lead_to"
 STEP = f"{KINKS}::test_a_kink_that_nothing_pushes_apart_sends_as_many_there_as_back"
 SAYS = f"{KINKS}::test_what_has_no_power_of_a_half_says_so"
 FITS = f"{KINKS}::test_widths_are_fitted_in_powers_of_the_root_where_there_is_a_kink"
@@ -18,7 +19,7 @@ of_closed = row("training/kinks/_neurons.py", ONE)
 of_crossing = row("training/kinks/_crossing.py", STEP)
 of_flow = row("training/kinks/_crossing.py", FLOW)
 of_course = row("training/kinks/_course.py", EARLY)
-of_presence = row("training/kinks/_present.py", SAYS)
+of_presence = row("training/_moved_kinks.py", SAYS)
 of_measure = row("training/ensembles/_measure.py", FITS)
 of_width = row("comparison/_trained.py", WIDTH)
 of_doubt = row("comparison/_trained.py", AGREE)
@@ -35,7 +36,7 @@ MUTANTS = (
         "hidden.Lambda[s] * kinked.slopes(normal)",
         "hidden.Lambda[s] * (0 * kinked.slopes(normal) + 0.5)",
     ),
-    of_neurons("kinks: output at its own kink", "+ Y[k][:, None] * itself + answer", "+ answer"),
+    of_neurons("kinks: output at its own kink", "+ Y[:, :, None] * (itself[:count] @ U)", ""),
     of_neurons("kinks: covariance without zeta", "(known - setting.unlearned(k)).T", "known.T"),
     of_neurons(
         "kinks: odd and even exchanged",
@@ -48,6 +49,7 @@ MUTANTS = (
         "flow: nobody sticks",
         "holds = (back > 0) & (on < 0)",
         "holds = (back > 0) & (on < -np.inf)",
+        STICK,
     ),
     of_flow(
         "flow: on the kink is on the right",
@@ -62,5 +64,5 @@ MUTANTS = (
         "theory[own].values / n**power)\n            error",
         "theory[own].values / n)\n            error",
     ),
-    of_doubt("width: one decides", "halves & {*names}:", "halves & {*names} or True:"),
+    of_doubt("width: one decides", "not halves & {*names}", "not halves & {*names} or True"),
 )

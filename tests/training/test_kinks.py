@@ -15,7 +15,7 @@ from scalewise.training.ensembles._measure import _extrapolated, _powers
 from scalewise.training.kinks import _route
 from scalewise.training.kinks._course import course_of
 from scalewise.training.kinks._crossing import Kink, crossed
-from scalewise.training.kinks._present import moved
+from scalewise.training._moved_kinks import moved
 
 RATES = {"C_b": 0.1, "C_W": 2.0, "lambda_b": 0.5, "lambda_W": 1.0}
 RELU = sw.MLP(2, 64, "relu", input_dim=3, output_dim=1, **RATES)
@@ -197,6 +197,18 @@ def test_a_kink_that_nothing_pushes_apart_sends_as_many_there_as_back() -> None:
     assert abs(found.X[1, 0]) < 1e-15
     same = crossed(course, Kink(1.0, 1.0, 1.0), (Q, own), even, wanted)
     assert 2 * same.f[1, 0] == pytest.approx(-0.1, abs=2e-3)
+
+
+def test_neurons_stick_to_a_kink_that_both_sides_lead_to() -> None:
+    """The right goes by -0.1, the left by 0.2: all in between stay at the kink, two thirds of their time right."""
+    course = course_of(GradientFlow(1.0), np.array([1.0]), [None], targets=1)
+    time = np.linspace(0.0, 1.0, course.steps + 1)[:, None]
+    even = (np.arange(4000)[None] + 0.5) / 4000 * 2 - 1
+    wanted = np.ones(course.steps + 1, dtype=bool)
+    found = crossed(course, Kink(0.0, 1.0, 1.0), (0.2 * time, -0.3 * time), even, wanted)
+    assert 2 * found.f[-1, 0] == pytest.approx(0.2 * 2 / 3 - 0.1 / 3, abs=1e-3)
+    assert 2 * found.X[-1, 0] == pytest.approx(-(0.2**2) / 2 + 0.1**2 / 2, abs=1e-4)
+    assert 2 * found.Y[-1, 0] == pytest.approx(0.1**2 / 2, abs=1e-4)
 
 
 def test_what_has_no_power_of_a_half_says_so() -> None:

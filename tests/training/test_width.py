@@ -259,7 +259,7 @@ def test_what_cannot_be_had_says_why() -> None:
     cases = [
         (
             asks(relu, SMALL, flow, mean),
-            "takes 'ddntk_R', but .* kink at z = 0; `measure_training`",
+            "over the kinks at z = 0, .* let `measure_training` fit powers",
         ),
         (asks(skips, SMALL, flow, mean), "skip connections there is no recursion"),
         (asks(line, sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST), flow, mean), "no hidden width"),

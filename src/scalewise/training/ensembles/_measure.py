@@ -35,6 +35,7 @@ from scalewise.training._algorithms import (
 )
 from scalewise.training._asked import Asked
 from scalewise.training._described import described
+from scalewise.training._moved_kinks import HALF, moved
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._selection import selected
 from scalewise.training._task import check_targets, check_task
@@ -43,7 +44,6 @@ from scalewise.training.ensembles._ensembles import Control, Pilot, pilot, train
 from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means, Source, Weighted
 from scalewise.training.ensembles._reading import Reading
 from scalewise.training.ensembles._training import CLOSE
-from scalewise.training.kinks._present import HALF, moved
 
 _SUFFIXES = {1.0: "_nlo", HALF: "_half"}  # of coefficients of the first power of 1/n
 _DEGREES = {1.0: 2, HALF: 3}  # of polynomials in that power

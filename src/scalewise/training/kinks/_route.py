@@ -10,10 +10,10 @@ from scalewise.gaussian import at_least_usual
 from scalewise.theory.flow._kernel_flow import kernel_flow
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._moved_kinks import HALF, in_words, moved, places
 from scalewise.training._spectrum import spectrum
 from scalewise.training.kinks._course import course_of
 from scalewise.training.kinks._neurons import Coefficients, Hidden, Setting, coefficients
-from scalewise.training.kinks._present import HALF, in_words, moved, places
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import learning_parameter, too_many_for_parameter
 

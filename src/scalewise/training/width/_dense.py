@@ -14,9 +14,9 @@ from scalewise.observables import of_letter
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
+from scalewise.training._moved_kinks import in_words, moved
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._spectrum import Spectrum, spectrum
-from scalewise.training.kinks._present import in_words, moved
 from scalewise.training.tiles._refined import ENOUGH, FINER, levels_until, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._contractions import Frame

@@ -1,7 +1,7 @@
 r"""Kinks that training moves, and the power of the width that they bring.
 
 Where the slope of an activation jumps, neurons near the jump at a training sample change sides while a network is
-trained, and means over networks approach infinite width as $n^{-1/2}$: derived for one hidden layer in `_neurons`,
+trained, and means over networks approach infinite width as $n^{-1/2}$: derived for one hidden layer in `kinks`,
 and measured for two (ReLU at widths 32 to 512: powers 1/2, 1, 3/2 fit, without 1/2 none do). Where hidden layers
 do not learn, or networks are given their posterior, no neuron moves for that reason and the first power is 1.
 """
