@@ -201,7 +201,7 @@ MEETING = {
     "_filters.py",
     "_generalisation.py",
 }
-MEETING |= {"_outcomes.py", "_selection.py", "_task.py"}
+MEETING |= {"_outcomes.py", "_selection.py", "_task.py", "_moved_kinks.py"}
 
 
 # Rooms of `training` that know real networks.

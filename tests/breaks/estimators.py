@@ -339,7 +339,7 @@ MUTANTS = (
     ),
     of_extrapolate(
         "extrapolation: never above a line",
-        "return min(widths - 1, 2)",
+        "return min(widths - 1, most)",
         "return min(widths - 1, 1)",
     ),
     of_extrapolate(

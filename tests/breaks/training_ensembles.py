@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     of_comparison(
         "width: coefficient undivided",
-        "np.asarray(value + theory[own].values / n)",
+        "np.asarray(value + theory[own].values / n**power)",
         "np.asarray(value + theory[own].values)",
     ),
     of_comparison(

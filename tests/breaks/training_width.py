@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     of_routes(
         "signs: of the coefficient alone",
-        "below = beside + added / n",
+        "below = beside + added / scale",
         "below = 0.0 * beside + added / n",
         SIGNS,
     ),

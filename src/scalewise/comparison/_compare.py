@@ -108,12 +108,13 @@ def compare(
     Of trained networks the two must be of one task, one algorithm and one rate, and the bias is the one that
     ``learning_parameter`` states.
 
-    There are numbers but no verdict where that parameter exceeds 1/2, which a warning tells too. At initialisation
-    every layer whose expansion parameter exceeds 1/2 is likewise left out of the verdict. Where nothing disagrees
-    but networks are so few that no entry of an observable could be told from 0, nothing is said of it. Without
-    `observables` the verdict is then on the others, which `Comparison.decided` names; observables that you name
-    must all be decided, or there is none. `Comparison.reason` says what is left out, and how many networks would
-    do.
+    There are numbers but no verdict where that parameter exceeds 1/2, which a warning tells too, and at one width
+    where training over kinks begins at $n^{-1/2}$: the next order is 1/n, with a coefficient that nobody knows. At
+    initialisation every layer whose expansion parameter exceeds 1/2 is likewise left out of the verdict. Where
+    nothing disagrees but networks are so few that no entry of an observable could be told from 0, nothing is said
+    of it. Without `observables` the verdict is then on the others, which `Comparison.decided` names; observables
+    that you name must all be decided, or there is none. `Comparison.reason` says what is left out, and how many
+    networks would do.
 
     Args:
         theory: What `predict` returned, or `predict_training` with its coefficients of 1/n.
@@ -156,7 +157,7 @@ def compare(
     count = sum(int((s.distinct & ~s.exact).sum()) for s in scores)
     limit = limit_among(count, least=float(tolerance))
     table = tabulate(scores, limit)
-    doubt = _trained.doubt(predicted) if trained else ""
+    doubt = _trained.doubt(predicted, names) if trained else ""
     passed, reason, decided = _verdict(
         scores, limit, int(ensemble.attrs["networks"]), whole=observables is not None
     )

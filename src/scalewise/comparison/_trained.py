@@ -1,7 +1,13 @@
 r"""Trained networks: what the theory says of a finite width, and of ensembles extrapolated in the width.
 
 No outcome is known here by its name but two, the parameter in which the theory expands and the sample axis of
-tests. The table of outcomes says what corrects what, and which dimensions a number has at a finite width.
+tests. The table of outcomes says what corrects what, by which power of the width, and which dimensions a number
+has at a finite width.
+
+Where training moves neurons over kinks, the first coefficient is that of $n^{-1/2}$, and what comes next is of
+order $1/n$ with a coefficient that nobody knows. Its size is stated as that of any unknown order 1/n, the small
+parameter times the leading order; of what begins at $n^{-1/2}$, the change of the NTK, the small parameter times
+the NTK. That is a scale and no bound, so a single width decides nothing, and several widths do.
 """
 
 import math
@@ -16,6 +22,7 @@ from scalewise._labelled import dataset, variable
 from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
 from scalewise.training import OUTCOMES
+from scalewise.training._moved_kinks import HALF
 from scalewise.training._outcomes import LARGE
 from scalewise.training._routes import VARIANCES, ExpansionWarning, warn_of_signs
 
@@ -51,16 +58,20 @@ def at_width(theory: xr.Dataset, hidden: Sequence[int]) -> xr.Dataset:
             error = np.broadcast_to(_error_spread_out(theory, name), value.shape)
             size = epsilon * _largest(value)
         if own:
-            value = np.asarray(value + theory[own].values / n)
+            power = OUTCOMES[own].exponent
+            value = np.asarray(value + theory[own].values / n**power)
             error, dims = (
-                np.asarray(np.hypot(error, error_of(theory, own) / n)),
+                np.asarray(np.hypot(error, error_of(theory, own) / n**power)),
                 tuple(map(str, theory[own].dims)),
             )
             factors = 1 if name in OUTCOMES else _FACTORS
-            size = factors * epsilon * _largest(theory[own].values) / n
+            if power == 1:
+                size = factors * epsilon * _largest(theory[own].values) / n
+            elif name not in theory:
+                size = epsilon * float(theory.attrs["ntk_size"])
             if name in theory and name in VARIANCES:
                 error_own = xr.Variable(theory[own].dims, error_of(theory, own))
-                warn_of_signs(theory[name].variable, theory[own].variable, error_own, n)
+                warn_of_signs(theory[name].variable, theory[own].variable, error_own, n, power)
         found |= _with_companions(theory, own or name, name, dims, value, error, size)
     found["expansion_parameter"] = _parameter(epsilon)
     attrs = {**theory.attrs, "kind": "training theory at width", "hidden_widths": list(hidden)}
@@ -71,26 +82,36 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     """The coefficients themselves, with the bias that the extrapolation leaves in them.
 
     A fit of degree d in 1/n leaves at most the product of the small parameters at its d+1 smallest widths in its
-    intercept, and their elementary symmetric polynomial of order d in its slope, in units of the coefficient.
+    intercept, and their elementary symmetric polynomial of order d in its slope, in units of the coefficient. A fit
+    in the root of 1/n leaves the same of their roots; what begins at the root has a degree less where d is 3.
     """
     degree, own = int(ensemble.attrs["extrapolation_degree"]), theory.attrs["hidden_widths"]
+    power = float(ensemble.attrs.get("extrapolation_power", 1.0))
     n = [own[-1] * w / own[0] for w in sorted(ensemble.attrs["widths"])[: degree + 1]]
     parameter = _small_parameter(theory)
-    epsilons = parameter / np.array(n)
-    _warn(float(epsilons.max()), sorted(ensemble.attrs["widths"])[:1])
+    epsilons = (parameter / np.array(n)) ** power
+    small = float((parameter / np.array(n)).max())
+    _warn(small, sorted(ensemble.attrs["widths"])[:1])
     intercept = float(np.prod(epsilons))
     slope = sum(float(np.prod(np.delete(epsilons, i))) for i in range(len(epsilons)))
+    begun = intercept if power == 1 else float(np.prod(epsilons[:_FACTORS]))
     found: dict[str, xr.Variable] = {}
     for name, correction in _corrections(theory).items():
         most = _largest(theory[correction].values) if correction else 0.0
         if name in theory:
             value, dims = _spread_out(theory, name)
-            unit = most / parameter if correction else _largest(value)
+            unit = most / parameter**power if correction else _largest(value)
+            unit = unit if power == 1 else max(unit, _largest(value))
             error = _error_spread_out(theory, name)
             found |= _with_companions(theory, name, name, dims, value, error, intercept * unit)
         if correction and correction not in found:
             data = theory[correction]
-            size = most * (slope if name in OUTCOMES else _FACTORS * intercept)
+            size = most * (slope if name in OUTCOMES else _FACTORS * begun)
+            if power != 1:
+                size = max(
+                    size,
+                    _unit(theory, name) * parameter**power * (slope if name in theory else begun),
+                )
             found |= _with_companions(
                 theory,
                 correction,
@@ -100,16 +121,36 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
                 error_of(theory, correction),
                 size,
             )
-    found["expansion_parameter"] = _parameter(float(epsilons.max()))
+    found["expansion_parameter"] = _parameter(small)
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
     return dataset(found, coords=theory.coords, attrs=attrs)
 
 
-def doubt(predicted: xr.Dataset) -> str:
-    """Why nothing is decided where the small parameter is large, a sentence; empty where it is not."""
+def _unit(theory: xr.Dataset, name: str) -> float:
+    """How large an outcome is at infinite width; what begins beyond it is a change of the NTK."""
+    return _largest(theory[name].values) if name in theory else float(theory.attrs["ntk_size"])
+
+
+def doubt(predicted: xr.Dataset, names: Collection[str]) -> str:
+    """Why nothing is decided where what is neglected may be large, a sentence; empty where it is not.
+
+    Args:
+        predicted: At a width, or at infinite width.
+        names: What is compared.
+    """
     epsilon = float(predicted["expansion_parameter"])
     if epsilon <= LARGE:
-        return ""
+        halves = {row.corrects for row in OUTCOMES.values() if row.exponent == HALF}
+        if (
+            predicted.attrs["kind"] == THEORY
+            or "power" not in predicted.attrs
+            or not halves & {*names}
+        ):
+            return ""
+        return (
+            "Beyond n^(-1/2), which training over kinks begins with, the next order is 1/n, whose coefficient is "
+            "unknown and large; a single width decides nothing. Measure with several `widths`."
+        )
     return (
         f"The small parameter of the expansion in 1/n is {epsilon:.2g}, and what is neglected may be as large "
         "as what is there. Take wider networks, stop earlier, or use a ridge."

@@ -1,4 +1,4 @@
-"""From several widths to infinite width: a polynomial in 1/n, fitted with its error."""
+"""From several widths to infinite width: a polynomial in 1/n or its root, fitted with its error."""
 
 from __future__ import annotations
 
@@ -34,29 +34,32 @@ def rescale(net: Any, width: int) -> Any:
     return net.at_width([n * width // hidden[0] for n in hidden])
 
 
-def extrapolation(widths: Sequence[Any] | None) -> dict[str, int]:
+def extrapolation(widths: Sequence[Any] | None, most: int = 2) -> dict[str, int]:
     """What a result says of its extrapolation over widths; without them there is none."""
     if widths is None:
         return {"extrapolated": 0}
-    return {"extrapolated": 1, "extrapolation_degree": degree(len(widths))}
+    return {"extrapolated": 1, "extrapolation_degree": degree(len(widths), most)}
 
 
-def degree(widths: int) -> int:
-    """Degree of the polynomial: what the widths determine, and never above 2."""
-    return min(widths - 1, 2)
+def degree(widths: int, most: int = 2) -> int:
+    """Degree of the polynomial: what the widths determine, and never above `most`."""
+    return min(widths - 1, most)
 
 
 def fit(
     values: Float[np.ndarray, "width ..."],
     sems: Float[np.ndarray, "width ..."],
     epsilon: Float[np.ndarray, " width"],
+    *,
+    most: int = 2,
 ) -> tuple[Any, Any]:
     r"""Weighted least squares of $y=\sum_pc_p\epsilon^p$ entry by entry.
 
     Args:
         values: $y$ at each width.
         sems: Their standard errors; 0 where nothing fluctuates.
-        epsilon: $1/n_{\ell-1}$ at each width.
+        epsilon: $1/n_{\ell-1}$ at each width, or what else the polynomial is in.
+        most: Degree that the polynomial has at most.
 
     Returns:
         The coefficients $c_0,c_1,\dots$ and their standard errors, each (degree + 1, \*shape). The
@@ -68,7 +71,7 @@ def fit(
     # An entry without any error is fitted with equal weights.
     w = np.where(largest > 0, 1 / np.maximum(s, 1e-6 * np.where(largest > 0, largest, 1)), 1.0)
     unit = epsilon.max()
-    powers = np.vander(epsilon / unit, degree(len(epsilon)) + 1, increasing=True)
+    powers = np.vander(epsilon / unit, degree(len(epsilon), most) + 1, increasing=True)
     pseudo_inverse = np.linalg.pinv(w.T[:, :, None] * powers) * w.T[:, None, :]
     rescaled = pseudo_inverse / unit ** np.arange(powers.shape[1])[None, :, None]
     coefficients = np.einsum("epk,ke->pe", rescaled, y)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import xarray as xr
 
 from scalewise._readable import readable
 from scalewise.networks._perceptron import Perceptron
@@ -30,8 +31,9 @@ class Outcome(Quantity):
         over: Its dimensions, behind that of time.
         at_width: Its dimensions at a finite width, where those are more: it is the same for each ``output`` and 0
             between an ``output`` and another, ``output_1``. Empty where they are `over`.
-        corrects: What it is the coefficient of 1/n of; that may begin at this order and have no row. Empty for the
-            leading order, and for coefficients that are not added to anything.
+        power: Of 1/n, where it is not the order.
+        corrects: What it is the coefficient of 1/n of, or of `power`; that may begin at this order and have no row.
+            Empty for the leading order, and for coefficients that are not added to anything.
         corrected_as: Whose coefficient of 1/n is its own too; empty where it has one itself, or none.
         obstacles: Clauses that say why a call cannot have it; empty texts if it can.
         in_time: Whether it changes while a network is trained.
@@ -39,6 +41,7 @@ class Outcome(Quantity):
     """
 
     order: int = 0
+    power: float | None = None
     over: tuple[str, ...]
     at_width: tuple[str, ...] = ()
     corrects: str = ""
@@ -51,6 +54,20 @@ class Outcome(Quantity):
     def dims(self) -> tuple[str, ...]:
         """Named dimensions of the variable, without that of time."""
         return self.over
+
+    @property
+    def exponent(self) -> float:
+        """The power of 1/n that it is multiplied by."""
+        return float(self.order) if self.power is None else self.power
+
+    def variable(
+        self, values: object, *, leading: tuple[str, ...] = (), trailing: tuple[str, ...] = ()
+    ) -> xr.Variable:
+        """As of every row; where the power is not the order, an attribute tells it."""
+        found = super().variable(values, leading=leading, trailing=trailing)
+        if self.power is not None:
+            found.attrs["power"] = self.power
+        return found
 
     def of_outputs(self, values: np.ndarray, outputs: int) -> np.ndarray:
         """Values of the dimensions `over` as an array of those that it has at a finite width.
@@ -272,6 +289,24 @@ def _next(name: str, equation: str, meaning: str, symbol: str = "") -> Outcome:
     )
 
 
+def _half(row: Outcome, meaning: str) -> Outcome:
+    """The coefficient of n^(-1/2), where training moves neurons over kinks."""
+    name, symbol = row.corrects or row.name, row.symbol.removesuffix("^{1}")
+    return replace(
+        row,
+        name=f"{name}_half",
+        symbol=f"{symbol}^{{1/2}}",
+        equation="derived",
+        order=1,
+        power=0.5,
+        meaning=f"Coefficient of n^(-1/2) of {meaning}, where training moves neurons over kinks.",
+        over=row.at_width or row.over,
+        at_width=(),
+        corrects=name,
+        spread=False,
+    )
+
+
 _MEAN = "PDLT (∞.160)-(∞.165) with three misprints put right; of Bayes (6.88)"
 _SPREAD = "PDLT (∞.166), (∞.167), derived"
 _BEHIND = (
@@ -365,4 +400,17 @@ _BEHIND = (
         in_time=False,
     ),
 )
-OUTCOMES: dict[str, Outcome] = {row.name: row for row in (*_LEADING, *_BEHIND)}
+_OVER_KINKS = (
+    _half(_LED["output_mean"], "the mean output on test samples"),
+    _half(_LED["output_covariance"], "the covariance between test samples and between outputs"),
+    _half(_LED["variance"], "the variance of each output on test samples"),
+    _half(_LED["test_loss"], "the expected half square of the error of each test sample"),
+    _half(_LED["train_mean"], "the mean output on the training samples"),
+    _half(_LED["train_variance"], "the variance of each output on the training samples"),
+    _half(_LED["train_loss"], "the expected half square of the error of each training sample"),
+    _half(
+        next(row for row in _BEHIND if row.name == "ntk_change_nlo"),
+        "the change of the mean NTK by training; training samples, then tests",
+    ),
+)
+OUTCOMES: dict[str, Outcome] = {row.name: row for row in (*_LEADING, *_BEHIND, *_OVER_KINKS)}

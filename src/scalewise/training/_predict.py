@@ -99,8 +99,8 @@ def predict_training(
         algorithm: `GradientFlow`, `GradientDescent`, `TwoStepNewton`, `Projectors`, `Bayes`, `LastLayer` or
             `NTKGP`.
         observables: Names of what is wanted. ``None`` for all of leading order that can be had, ``"all"`` for the
-            coefficients of 1/n besides, without those that take whole tensors where tiles give the others: these
-            are named.
+            coefficients of 1/n, or of $n^{-1/2}$, besides, without those that take whole tensors where tiles give
+            the others: these are named.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``. All come from
             one eigendecomposition.
         covariance: Between all samples, of each alone, or none. Without the first, memory grows with the number of
@@ -133,6 +133,11 @@ def predict_training(
         ``train_loss_nlo``, 0 at its end; ``learning_parameter``, which over the width is the small parameter of
         training, and of Bayes
         ``log_evidence_nlo`` and ``feature_change_nlo``; each with ``<name>_error`` where expectations were sampled.
+        Where training moves neurons over kinks of the activation, as of ReLU, what comes first is of order
+        $n^{-1/2}$ and no ``..._nlo`` is known. For one hidden layer, piecewise linear, by descent or flow, its
+        coefficients are ``output_mean_half``, ``output_covariance_half``, ``variance_half``, ``test_loss_half``,
+        ``train_mean_half``, ``train_variance_half``, ``train_loss_half`` and ``ntk_change_half``, with the
+        attribute ``power``, sampled with a stated ``<name>_error``; the next order, $1/n$, is unknown and large.
         Above 15,000 training samples means and variances of tests are found by conjugate gradients: attributes
         tell the ``residual`` and the ``iterations`` in place of condition and rank.
         Attributes tell ``condition`` (to a few percent where one Cholesky factorisation did) and
@@ -146,7 +151,8 @@ def predict_training(
             is named cannot be had, or `accuracy` is asked of what has none.
 
     Source: PDLT (10.33), (10.39)-(10.41) with its sample indices put right, (10.50)-(10.56), (6.34), (6.57),
-        (6.64); in time, (∞.88), (∞.89); order 1/n, (∞.154), (∞.160)-(∞.167), (∞.117).
+        (6.64); in time, (∞.88), (∞.89); order 1/n, (∞.154), (∞.160)-(∞.167), (∞.117); order n^(-1/2),
+        derived.
 
     Example:
         >>> import numpy as np, scalewise as sw

@@ -16,13 +16,14 @@ from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
 from scalewise.training._selection import refuse_outcome, selected
+from scalewise.training.kinks._route import KINKS
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
 
-ROUTES: tuple[Route, ...] = (DENSE, NEURONS, TILES)  # further reaching ones behind
-_EXACT_FIRST: tuple[Route, ...] = (TILES, DENSE, NEURONS)
+ROUTES: tuple[Route, ...] = (KINKS, DENSE, NEURONS, TILES)  # further reaching ones behind
+_EXACT_FIRST: tuple[Route, ...] = (KINKS, TILES, DENSE, NEURONS)
 VARIANCES = frozenset({"variance", "train_variance"})
 _ROUNDING = 1e-9  # of a coefficient
 _FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick
@@ -175,30 +176,36 @@ def _warn(asked: Asked, parameter: float) -> None:
 
 
 def warn_of_signs(
-    leading: xr.Variable, coefficient: xr.Variable, error: xr.Variable | float, n: float
+    leading: xr.Variable,
+    coefficient: xr.Variable,
+    error: xr.Variable | float,
+    n: float,
+    power: float = 1.0,
 ) -> None:
     """Where a variance and its coefficient of 1/n add up to less than 0.
 
     Args:
         leading: At infinite width.
-        coefficient: Of 1/n.
+        coefficient: Of the power of 1/n.
         error: Of the coefficient.
         n: The width.
+        power: 1, or 1/2.
     """
-    beside, own = _over(leading, coefficient.dims), coefficient.values
+    beside, own, scale = _over(leading, coefficient.dims), coefficient.values, n**power
     added = own + (_over(error, coefficient.dims) if isinstance(error, xr.Variable) else error)
-    below = beside + added / n < -_ROUNDING * float(np.abs(own).max(initial=0.0)) / n
+    below = beside + added / scale < -_ROUNDING * float(np.abs(own).max(initial=0.0)) / scale
     if below.any():
         known = below & (beside > 0)
         shares = -own[known] / np.broadcast_to(beside, own.shape)[known]
-        needed = float(np.max(shares, initial=0.0))
+        needed = float(np.max(shares, initial=0.0)) ** (1 / power)
         further = (
             f"Take a width of at least {math.ceil(needed)}, or another"
             if needed
             else "Take another"
         )
+        order = "1/n" if power == 1 else f"n^-{power:g}"
         warnings.warn(
-            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order 1/n: "
+            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order {order}: "
             f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
             ExpansionWarning,
             stacklevel=5,

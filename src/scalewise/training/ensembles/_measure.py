@@ -17,7 +17,7 @@ from scalewise._version import __version__
 from scalewise.nets._arguments import Memory, bytes_of
 from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
-from scalewise.nets._extrapolate import check_widths, extrapolation, fit
+from scalewise.nets._extrapolate import check_widths, degree, extrapolation, fit
 from scalewise.nets._networks import Dtype, Seed, check_has_slope
 from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs, digest_of
@@ -35,6 +35,7 @@ from scalewise.training._algorithms import (
 )
 from scalewise.training._asked import Asked
 from scalewise.training._described import described
+from scalewise.training._moved_kinks import HALF, moved
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._selection import selected
 from scalewise.training._task import check_targets, check_task
@@ -44,6 +45,8 @@ from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means,
 from scalewise.training.ensembles._reading import Reading
 from scalewise.training.ensembles._training import CLOSE
 
+_SUFFIXES = {1.0: "_nlo", HALF: "_half"}  # of coefficients of the first power of 1/n
+_DEGREES = {1.0: 2, HALF: 3}  # of polynomials in that power
 EFFECTIVE = 100  # networks: with fewer, neither a posterior nor its standard error is to be trusted
 _TO_THE_END = GradientFlow()
 Networks = Annotated[int, Must("a whole number of at least 2", lambda value: value >= 2)]
@@ -89,7 +92,9 @@ def measure_training(
         networks: How many are trained, or drawn, for each width; at least 2.
         widths: First hidden widths to extrapolate from, two or more; the other hidden widths keep their ratios to
             it. Then every observable is the coefficient of order 0 in 1/n, and ``<name>_nlo`` that of 1/n, n the
-            width of the last hidden layer.
+            width of the last hidden layer. Where training moves neurons over a kink of the activation, as of ReLU,
+            powers are those of $n^{-1/2}$, up to $n^{-3/2}$ with four widths or more, and ``<name>_half`` is the
+            coefficient of $n^{-1/2}$; no coefficient of 1/n is given.
         observables: Names of what is wanted at one width; everything that can be had if ``None``.
         control: What is taken off the outputs of each network to make standard errors smaller, and changes no mean.
             ``"linear"``: what its own NTK predicts, whose mean is measured on ten times as many networks that
@@ -109,7 +114,8 @@ def measure_training(
         (training samples, then tests): ``output_mean``, ``output_covariance``, ``variance``, ``bias``,
         ``test_loss``, ``test_error``, ``train_loss``, ``ntk_change`` and, of `Bayes`, ``log_evidence``; each with
         its standard error ``<name>_sem``. All but those of `Bayes` are unbiased at a width. Attributes tell
-        ``rate``, ``control``, ``effective_networks`` of `Bayes`, and what was left out and why.
+        ``rate``, ``control``, ``effective_networks`` of `Bayes`, ``extrapolation_powers`` that were fitted, as
+        powers of 1/n, and what was left out and why.
 
     Raises:
         ValueError: If an argument breaks its rule, the task does not fit the network, a network diverges or has not
@@ -168,13 +174,14 @@ def measure_training(
             for plan, source in zip(plans, sources, strict=True)
         ]
         n = np.array([float(shape.widths[-2]) for shape in shapes])
-        result = _dataset(parts[0] if widths is None else _extrapolated(parts, n))
+        power = HALF if moved(net, algorithm) else 1.0
+        result = _dataset(parts[0] if widths is None else _extrapolated(parts, n, power))
         result.attrs = {
             **attributes,
             "left_out": list(left_out),
             "left_out_because": list(left_out.values()),
             **({"effective_networks": min(weights)} if weights else {}),
-            **extrapolation(widths),
+            **_powers(widths, power),
             "scalewise": __version__,
         }
         return kept(result, record)
@@ -279,18 +286,31 @@ def _effective(source: Weighted) -> float:
     return source.effective
 
 
-def _extrapolated(parts: list[Known], n: np.ndarray) -> Known:
-    """Coefficients of order 0 and 1 in 1/n, with standard errors."""
+def _powers(widths: Sequence[int] | None, power: float) -> dict[str, Any]:
+    """What a result says of its extrapolation, and in which powers of 1/n it is where these are not whole."""
+    most = _DEGREES[power]
+    found: dict[str, Any] = extrapolation(widths, most)
+    if widths is not None and power != 1:
+        found["extrapolation_power"] = power
+        found["extrapolation_powers"] = [power * k for k in range(degree(len(widths), most) + 1)]
+    return found
+
+
+def _extrapolated(parts: list[Known], n: np.ndarray, power: float) -> Known:
+    """Coefficients of order 0 and of the first power of 1/n, with standard errors."""
     found: Known = {}
+    suffix, most = _SUFFIXES[power], _DEGREES[power]
     for name in parts[0]:
         values, sems = (np.stack([part[name][k] for part in parts]) for k in (0, 1))
-        begins = name not in OUTCOMES  # at order 1/n
-        scale = (n if begins else np.ones_like(n)).reshape(-1, *(1,) * (values.ndim - 1))
-        coefficients, errors = fit(scale * values, scale * sems, 1 / n)
+        begins = name not in OUTCOMES  # at the first power
+        scale = (n**power if begins else np.ones_like(n)).reshape(-1, *(1,) * (values.ndim - 1))
+        # What begins at the first power has one degree less, so that all end at the same power.
+        kept = most if power == 1 or not begins else most - 1
+        coefficients, errors = fit(scale * values, scale * sems, 1 / n**power, most=kept)
         if not begins:
             found[name] = coefficients[0], errors[0]
-        if f"{name}_nlo" in OUTCOMES:
-            found[f"{name}_nlo"] = coefficients[int(not begins)], errors[int(not begins)]
+        if f"{name}{suffix}" in OUTCOMES:
+            found[f"{name}{suffix}"] = coefficients[int(not begins)], errors[int(not begins)]
     return found
 
 
@@ -298,13 +318,15 @@ def _dataset(data: Known) -> xr.Dataset:
     variables = {}
     for name, (value, sem) in data.items():
         row = row_of(name)
-        attrs = {
+        attrs: dict[str, object] = {
             "symbol": row.symbol,
             "units": row.units,
             "long_name": row.meaning
             if name in OUTCOMES
             else f"The {name} of networks of this width.",
         }
+        if row.power is not None and name in OUTCOMES:
+            attrs["power"] = row.power
         dims = row.at_width or row.over
         variables[name] = variable(dims, value, attrs)
         about = {"long_name": f"Standard error of the measured {name}.", "units": row.units}

@@ -16,6 +16,8 @@ from scalewise.theory.order._whole import too_large
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
+from scalewise.training._moved_kinks import in_words, moved
+from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._refined import ENOUGH, FINER, levels_until, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
@@ -111,12 +113,52 @@ def unknown(asked: Asked, name: str) -> str:
     for letter in letters:
         row = of_letter(letter)
         if why := row.obstacle_of(net):
+            if moved(net, asked.algorithm):
+                return _over_kinks(asked, name)
             return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
     if asked.plain is None and (why := too_large(net, len(asked.task.inputs) + 1, letters)):
         return f"{why}. Train on fewer samples"
     if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
     return ""
+
+
+def _over_kinks(asked: Asked, name: str) -> str:
+    """Why there is no first coefficient of 1/n where training moves neurons over kinks."""
+    half = name.replace("_nlo", "_half")
+    ask = (
+        f"ask for {half!r}, or "
+        if half in OUTCOMES and asked.plain and asked.net.depth == 2
+        else ""
+    )
+    return (
+        f"training moves neurons over the kinks {in_words(asked.net)}, and what a finite width changes begins at "
+        f"n^(-1/2); {ask}let `measure_training` fit powers of n^(-1/2) at several `widths`"
+    )
+
+
+def too_many_for_parameter(asked: Asked) -> str:
+    """Why fluctuations of the NTK are not known on so many samples, a clause."""
+    count = len(asked.task.inputs)
+    return (
+        f"it takes whole tensors of {count} training samples; {_TRAINED} fit"
+        if count > _TRAINED
+        else ""
+    )
+
+
+def learning_parameter(asked: Asked) -> float:
+    """The learning parameter by itself, of any activation: it takes fluctuations of the NTK alone.
+
+    Args:
+        asked: The call, of at most as many samples as `too_many_for_parameter` allows.
+    """
+    found = 0.0
+    for setting in _settings(asked, frozenset({"learning_parameter"})):
+        run = setting.samples.fluctuations(setting.net)
+        for time in _times(asked):
+            found = max(found, float(_learning_parameter(setting.moments(run, time))))
+    return found
 
 
 def _obstacle(asked: Asked, name: str) -> str:

@@ -88,6 +88,10 @@ class Samples:
             kept[key] = runs
         return runs
 
+    def fluctuations(self, net: MLP) -> Arrays:
+        """Tensors of the fluctuations of the NTK alone, one estimate."""
+        return tensor_runs(net, self.flow.K, self.flow.Theta, ("A", "B"))[0][0]
+
 
 def letters_of(net: Architecture) -> tuple[str, ...]:
     """Tensors that are not 0, PDLT (∞.173)."""
