@@ -371,7 +371,7 @@ def test_predict_tells_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 REFUSED: dict[str, tuple[Layers, str]] = {
     "second derivatives in each channel, and there is a kink at z = 0": (
-        (sw.Conv(3), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "A"
+        (sw.Conv(3), sw.LayerNorm(), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "A"
     ),
     "and a maximum has kinks": ((sw.Conv(3), sw.MaxPool(2), sw.Flatten(), sw.Dense(1)), "D"),
     "used three times or more": (

@@ -10,12 +10,12 @@ import scalewise as sw
 from refusals import unlike
 from scalewise.nets._extrapolate import fit
 from scalewise.training import Bayes, GradientDescent, GradientFlow, LastLayer, TwoStepNewton
+from scalewise.training._moved_kinks import moved
 from scalewise.training.ensembles import measure_training
 from scalewise.training.ensembles._measure import _extrapolated, _powers
 from scalewise.training.kinks import _route
 from scalewise.training.kinks._course import course_of
 from scalewise.training.kinks._crossing import Kink, crossed
-from scalewise.training._moved_kinks import moved
 
 RATES = {"C_b": 0.1, "C_W": 2.0, "lambda_b": 0.5, "lambda_W": 1.0}
 RELU = sw.MLP(2, 64, "relu", input_dim=3, output_dim=1, **RATES)
@@ -224,7 +224,7 @@ def test_what_has_no_power_of_a_half_says_so() -> None:
         return lambda: sw.predict_training(net, task, way, observables=[name])
 
     cases = [
-        (asks(deep), "one hidden layer .* power is -1/2, and `measure_training`"),
+        (asks(deep), "an `MLP` with one hidden layer; the power is -1/2, and `measure_training`"),
         (asks(deep, name="output_mean_nlo"), r"begins at n\^\(-1/2\); let `measure_training` fit"),
         (asks(RELU, name="output_mean_nlo"), "ask for 'output_mean_half'"),
         (asks(bent), "linear between their kinks"),
