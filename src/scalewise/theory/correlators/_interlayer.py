@@ -154,11 +154,19 @@ def _next(
     """One layer up: covariances with metric and NTK, from those of the layer below."""
     metric, ntk = below
     C_W, lambda_W = net.C_W[above - 1], net.lambda_W[above - 1]
-    pushed = [given.pushed(p, p, metric[None, ..., None])[0, ..., 0] for p in (0, 1)]
+    pushed = [_pushed(given, p, metric) for p in (0, 1)]
     if own is not None:
         pushed = [a + b for a, b in zip(pushed, own, strict=True)]
     slopes = Theta[:, :, None] * pushed[1] + given.M(1, 1)[:, :, None] * ntk
     return C_W * pushed[0], lambda_W * pushed[0] + C_W * slopes
+
+
+def _pushed(given: Layer, p: int, T: Pairs) -> Pairs:
+    r"""What a change $T$ of the metric does to $M_{pp}$, by Price's theorem."""
+    same = np.einsum("aao->ao", T)
+    curved, slopes = given.M(p + 2, p)[:, :, None], given.M(p + 1, p + 1)[:, :, None]
+    other = given.M(p, p + 2)[:, :, None]
+    return 0.5 * curved * same[:, None] + slopes * T + 0.5 * other * same[None]
 
 
 def _check(net: MLP, theory: xr.Dataset, layer: int) -> int:

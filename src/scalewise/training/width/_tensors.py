@@ -78,19 +78,21 @@ class Samples:
             return kept[key]
         letters = letters_of(net)
         ways = () if accuracy is None else (self.layers(accuracy),)
-        if isinstance(net, MLP):
-            found = tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
-        else:
-            found = whole_runs(net, self.inputs, letters, *ways)
+        found = self._made(net, letters, *ways)
         none = {x: np.zeros((len(self.inputs),) * 4) for x in LETTERS if x not in letters}
         runs = [[none | one for one in run] for run in found]
         if kept is not None and _size(runs) + sum(map(_size, kept.values())) <= _KEPT:
             kept[key] = runs
         return runs
 
-    def fluctuations(self, net: MLP) -> Arrays:
+    def fluctuations(self, net: Architecture) -> Arrays:
         """Tensors of the fluctuations of the NTK alone, one estimate."""
-        return tensor_runs(net, self.flow.K, self.flow.Theta, ("A", "B"))[0][0]
+        return self._made(net, ("A", "B"))[0][0]
+
+    def _made(self, net: Architecture, letters: tuple[str, ...], *ways: Layers) -> Runs:
+        if isinstance(net, MLP):
+            return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
+        return whole_runs(net, self.inputs, letters, *ways)
 
 
 def letters_of(net: Architecture) -> tuple[str, ...]:
