@@ -5,7 +5,6 @@ from breaks import row
 KINKS = "tests/training/test_kinks.py"
 ONE = f"{KINKS}::test_one_sample_under_flow_is_known_in_closed_form"
 STORED = f"{KINKS}::test_stored_ensembles_have_these_coefficients_of_the_root"
-EARLY = f"{KINKS}::test_training_that_stops_early_moves_tests_from_the_second_step_on"
 FLOW = f"{KINKS}::test_small_steps_lead_to_the_flow_and_neurons_stick_to_kinks"
 STICK = f"{KINKS}::test_neurons_stick_to_a_kink_that_both_sides_lead_to"
 STEP = f"{KINKS}::test_a_kink_that_nothing_pushes_apart_sends_as_many_there_as_back"
@@ -18,7 +17,7 @@ of_neurons = row("training/kinks/_neurons.py", STORED)
 of_closed = row("training/kinks/_neurons.py", ONE)
 of_crossing = row("training/kinks/_crossing.py", STEP)
 of_flow = row("training/kinks/_crossing.py", FLOW)
-of_course = row("training/kinks/_course.py", EARLY)
+of_course = row("training/kinks/_course.py", STORED)
 of_presence = row("training/_moved_kinks.py", SAYS)
 of_measure = row("training/ensembles/_measure.py", FITS)
 of_width = row("comparison/_trained.py", WIDTH)

