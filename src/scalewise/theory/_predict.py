@@ -109,13 +109,16 @@ def _leading(
 ) -> dict[str, xr.Variable]:
     """Kernel and NTK of any network, and what is known of it beyond them."""
     tensors = _tensors_of(names)
-    beyond = _beyond(net, inputs, tensors, kept, progress) if tensors else {}
+    # How large terms of order 1/n can be is read off the vertex, whatever is asked for.
+    needed = {**tensors, "four_point_vertex": "V"}
+    beyond = _beyond(net, inputs, needed, kept, progress) if tensors else {}
+    sized = [name for name in tensors if not OBSERVABLES[name].own_scale]
     with blas_threads_for():
         flow = kernel_flow(
             net,
             inputs,
             layers=kept,
-            ntk="Theta" in map(_letter, names),
+            ntk="Theta" in map(_letter, names) or bool(sized),
             progress=_progress_on(progress, "kernel and NTK"),
         )
     trailing: tuple[str, ...] = ()
@@ -136,7 +139,7 @@ def _leading(
                     data[name], data[name].dims, error.reshape(shape), what
                 )
     if tensors:
-        data |= _of_order_one(net, tensors, beyond, kept, flow.K)
+        data |= _of_order_one(net, tensors, beyond, kept, flow)
     return {name: data[name] for name in sorted(data, key=_in_order(names))}
 
 
@@ -179,23 +182,32 @@ def _of_order_one(
     tensors: dict[str, str],
     found: Tensors,
     kept: tuple[int, ...],
-    K: np.ndarray,
+    flow: KernelFlow,
 ) -> dict[str, xr.Variable]:
-    """As variables; and the small parameter, where the vertex is there."""
+    """As variables, with the sizes of those that do not say theirs; and the small parameter."""
     data: dict[str, xr.Variable] = {}
     for name, letter in tensors.items():
         value, error = found[letter]
         data[name] = as_variable(name, value)
         what = "Error of the prediction"
         data[f"{name}_error"] = _beside(data[name], data[name].dims, error, what)
-    if "V" in found:
-        own = np.einsum("laa->la", K)
-        below = np.array([net.widths[layer - 1] for layer in kept])
-        size = below[:, None, None] * own[:, :, None] * own[:, None]
-        V = np.einsum("labab->lab", found["V"][0])
-        relative = np.divide(V, size, out=np.zeros_like(V), where=size > 0)
-        count = K.shape[1]
-        data["expansion_parameter"] = _epsilon(relative.max(axis=(1, 2)), count * (count - 1) // 2)
+    K = np.einsum("laa->la", flow.K)
+    size = K[:, :, None] * K[:, None]
+    V = np.einsum("labab->lab", found["V"][0])
+    relative = np.divide(V, size, out=np.zeros_like(V), where=size > 0).max(axis=(1, 2))
+    below, count = np.array([net.widths[layer - 1] for layer in kept]), K.shape[1]
+    data["expansion_parameter"] = _epsilon(relative / below, count * (count - 1) // 2)
+    for name in tensors:
+        row = OBSERVABLES[name]
+        if not row.own_scale:
+            assert flow.Theta is not None
+            Theta, (k, t) = np.einsum("laa->la", flow.Theta), row.dimension
+            power = np.zeros_like(K)
+            np.power(K, float(k), out=power, where=K > 0)
+            of_dimension = relative * (power * Theta**t).max(axis=1)
+            data[f"{name}_size"] = _beside(
+                data[name], ("layer",), of_dimension, "Size of its dimension"
+            )
     return data
 
 
