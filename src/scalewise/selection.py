@@ -13,6 +13,7 @@ from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
 from scalewise.networks._architecture import Architecture
+from scalewise.networks._course import kind
 from scalewise.networks._perceptron import Perceptron
 from scalewise.observables import OBSERVABLES, Observable
 
@@ -24,6 +25,9 @@ DEFAULT_WORK = 2.5e11
 # Hidden layers times inputs. Skip connections correlate them all: the covariances of their pairs fill a gigabyte
 # beyond it.
 MOST_PATHS = 48
+# Labels, which are inputs at positions: of all layers whose channels meet, and of one layer where four of them meet
+# in one expectation. Arrays over pairs of pairs of them fill the memory beyond.
+MOST_LABELS, MOST_READ = 64, 32
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
 _MOST_PASTS = 60
 
@@ -112,6 +116,8 @@ def select(
             named = drawn and not row.obstacle_drawn(net)
             remedy = " Name it in `observables` to measure it." if named else ""
             left_out[row.name] = f"{obstacle[0].upper()}{obstacle[1:]}.{remedy}"
+        elif row.sampled and names == "all" and (why := _unfit(row, net, samples)):
+            left_out[row.name] = f"{why[0].upper()}{why[1:]}."
         elif skips:
             left_out[row.name] = _too_much_with_skips(
                 row, samples, net.depth, by_default=names is None
@@ -139,6 +145,40 @@ def _require_existing(names: Sequence[str], net: Architecture, drawn: bool) -> N
                 f"{name!r} does not exist for {of}: {obstacle}. "
                 f"Leave {name!r} out of `observables`."
             )
+
+
+def too_large(net: Architecture, samples: int, row: Observable) -> str:
+    """Why arrays over labels of a network are too large for an observable, a clause; an empty text if they fit.
+
+    Args:
+        net: A network whose activations act on sums of random layers, see `scalewise.networks._course.kind`.
+        samples: How many inputs there are.
+        row: The observable, of order 1/n.
+    """
+    found = kind(net.program, net.input_shape)
+    assert not isinstance(found, str)
+    most = samples * found.most_labels
+    if most > MOST_LABELS:
+        return f"{samples} inputs have {most} labels in it, and pairs of pairs fit of {MOST_LABELS}"
+    read = samples * found.most_read
+    with_four = row.dimension[1] > 0 or (found.remembers and row.corrects)
+    if with_four and read > MOST_READ:
+        return (
+            f"{samples} inputs have {read} labels in a layer of it, and arrays over four of them fit of "
+            f"{MOST_READ}"
+        )
+    return ""
+
+
+def _unfit(row: Observable, net: Architecture, samples: int) -> str:
+    """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
+    if isinstance(net, Perceptron) and not any(net.skips):
+        return ""
+    if isinstance(kind(net.program, net.input_shape), str):
+        return ""
+    why = too_large(net, samples, row)
+    told = row.of_units is not None and not row.of_units(net) and not isinstance(net, Perceptron)
+    return "" if told else why
 
 
 def omissions(attributes: Mapping[str, Any]) -> list[str]:

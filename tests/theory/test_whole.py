@@ -8,6 +8,7 @@ import scalewise as sw
 from grids import thorough
 from scalewise.networks import ResidualMLP
 from scalewise.networks._course import kind
+from scalewise.selection import select
 from scalewise.theory.order import _responses
 from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._responses import order_one
@@ -192,6 +193,9 @@ def test_what_does_not_fit_is_said() -> None:
     )
     with pytest.raises(ValueError, match=message):
         sw.predict(net, images, observables="dntk_P")
+    chosen = select("all", net, samples=1)
+    assert "arrays over four of them fit of 32" in chosen.left_out["dntk_P"]
+    assert {"four_point_vertex", "ntk_A"} <= set(chosen.names)
     kinked = sw.Network(
         sw.Dense(), sw.Skip("relu", sw.Dense()), "relu", sw.Dense(1), width=8, input_shape=(4,)
     )

@@ -114,6 +114,17 @@ class Course:
         forms = [form for known in self.populations.values() for form in known.forms.values()]
         return any(len(form) > 1 for form in (*forms, *self.ends.values()))
 
+    @property
+    def most_labels(self) -> int:
+        """The most labels that channels which are drawn together have, of all inputs."""
+        known = self.populations.values()
+        return max((sum(map(self.labels_of, one.points)) for one in known), default=0)
+
+    @property
+    def most_read(self) -> int:
+        """The most labels that one random layer reads."""
+        return max((sum(map(self.labels_of, step.points)) for step in self.steps), default=0)
+
     def labels_of(self, node: int) -> int:
         """Inputs times positions."""
         count = len(next(iter(self.fixed.values())))

@@ -24,14 +24,14 @@ from scalewise.networks._inputs import (
 )
 from scalewise.networks._perceptron import Perceptron
 from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
-from scalewise.selection import select
+from scalewise.selection import select, too_large
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
 from scalewise.theory.order._terms import wanted
-from scalewise.theory.order._whole import too_large, whole_tensors
+from scalewise.theory.order._whole import whole_tensors
 
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
@@ -151,30 +151,36 @@ def _beyond(
     progress: Progress | None,
 ) -> Tensors:
     """What is of order 1/n of any network, by letter: as whole arrays where they are possible, else by units."""
-    name, letters = next(iter(tensors)), list(tensors.values())
-    _check_sites(net, kept, name)
-    reason = kind(net.program, net.input_shape)
-    if not isinstance(reason, str):
-        reason = too_large(net, len(inputs), letters)
-        if not reason:
-            report = _progress_on(progress, "order 1/n, layers")
-            with blas_threads_for():
-                return whole_tensors(net, inputs, letters, kept, report)
-    for name in tensors:
-        of_units = OBSERVABLES[name].of_units
-        why = "single units do not tell it" if of_units is None else of_units(net)
+    _check_sites(net, kept, next(iter(tensors)))
+    gaussian = not isinstance(kind(net.program, net.input_shape), str)
+    whole, by_units = list[str](), list[str]()
+    for name, letter in tensors.items():
+        row = OBSERVABLES[name]
+        reason = too_large(net, len(inputs), row) if gaussian else ""
+        if gaussian and not reason:
+            whole.append(letter)
+            continue
+        by_units.append(letter)
+        why = "nobody has derived how" if row.of_units is None else row.of_units(net)
         if why:
             raise ValueError(
-                f"{name!r} of this network does not fit into the memory: {reason}; and one unit after the other, "
-                f"{why}. Give fewer inputs, or leave {name!r} out of `observables`."
+                f"{name!r} of this network does not fit into the memory: {reason}. Single units do not tell it "
+                f"either: {why}. Give fewer inputs, or leave {name!r} out of `observables`."
             )
-    require("jax", for_="Order 1/n of layers of every kind", extra="nets")
-    # A room that few enter, and that needs JAX.
-    from scalewise.theory.order._responses import order_one
+    found: Tensors = {}
+    if whole:
+        report = _progress_on(progress, "order 1/n, layers")
+        with blas_threads_for():
+            found = whole_tensors(net, inputs, whole, kept, report)
+    if by_units:
+        require("jax", for_="Order 1/n of layers of every kind", extra="nets")
+        # A room that few enter, and that needs JAX.
+        from scalewise.theory.order._responses import order_one
 
-    report = _progress_on(progress, "order 1/n, scrambles")
-    with blas_threads_for():
-        return order_one(net, inputs, letters, kept, report)
+        report = _progress_on(progress, "order 1/n, scrambles")
+        with blas_threads_for():
+            found |= order_one(net, inputs, by_units, kept, report)
+    return found
 
 
 def _of_order_one(

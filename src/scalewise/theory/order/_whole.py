@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from scalewise.gaussian import with_shakes
 from scalewise.networks._architecture import Architecture
-from scalewise.networks._course import Course, course, kind
+from scalewise.networks._course import course
 from scalewise.observables import of_letter
 from scalewise.theory.order._labels import kernels_on_labels
 from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along
 from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Make
 
-_MOST_READ = 32  # labels that meet in one expectation: arrays with four of them fill the memory
-_MOST = 64  # labels of a population, whose pairs of pairs do
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
-
-
-def too_large(net: Architecture, inputs: int, letters: Collection[str]) -> str:
-    """Why tensors of a network of this kind do not fit into the memory, a clause; an empty text if they do.
-
-    Args:
-        net: The network.
-        inputs: How many there are.
-        letters: Which tensors.
-    """
-    found = kind(net.program, net.input_shape)
-    assert not isinstance(found, str)
-    every = [inputs * sum(map(found.labels_of, p.points)) for p in found.populations.values()]
-    most = max(every, default=0)
-    if most > _MOST:
-        return f"{inputs} inputs have {most} labels in it, and arrays over pairs of pairs are made for {_MOST}"
-    read = max((inputs * _read(found, step.points) for step in found.steps), default=0)
-    deep = wanted(tuple(letters)).has_tangents or (most > read and "G1" in letters)
-    if deep and read > _MOST_READ:
-        return (
-            f"{inputs} inputs have {read} labels in a layer of it, and arrays over four of them are made for "
-            f"{_MOST_READ}"
-        )
-    return ""
-
-
-def _read(found: Course, points: Sequence[int]) -> int:
-    return sum(math.prod(found.program.positions[point]) for point in points)
 
 
 def whole_runs(

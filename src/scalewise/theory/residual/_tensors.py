@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks._perceptron import Perceptron
-from scalewise.selection import MOST_PATHS
+from scalewise.observables import of_letter
+from scalewise.selection import MOST_PATHS, too_large
 from scalewise.theory.flow._expansion import Expansion
 from scalewise.theory.order._whole import whole_tensors
 from scalewise.theory.residual._one_input import one_input
@@ -43,12 +44,12 @@ def _tensors(net: Perceptron, x: Samples, K: Samples, letters: Collection[str]) 
         known = {letter: of for letter, of in one_input(net, K).items() if letter in letters}
     rest = [letter for letter in letters if letter not in known]
     if rest:
-        _check_size(net, len(x))
+        _check_size(net, len(x), rest)
         known |= whole_tensors(net, x, rest, range(1, net.depth + 1))
     return known
 
 
-def _check_size(net: Perceptron, count: int) -> None:
+def _check_size(net: Perceptron, count: int, letters: Collection[str]) -> None:
     """Refuse more than the memory bears."""
     hidden = net.depth - 1
     if count * hidden > MOST_PATHS:
@@ -56,6 +57,13 @@ def _check_size(net: Perceptron, count: int) -> None:
             f"The vertex of a residual network correlates every layer with every other; {hidden} "
             f"hidden layers of {count} inputs are more than {MOST_PATHS} variables. Use fewer inputs."
         )
+    for letter in letters:
+        row = of_letter(letter)
+        if why := too_large(net, count, row):
+            raise ValueError(
+                f"{row.name!r} of this network does not fit into the memory: {why}. Give fewer inputs, or leave "
+                f"{row.name!r} out of `observables`."
+            )
 
 
 def _watched(net: Perceptron, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:

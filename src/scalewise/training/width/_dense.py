@@ -12,7 +12,7 @@ from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import MLP
 from scalewise.networks._architecture import Architecture
 from scalewise.observables import of_letter
-from scalewise.theory.order._whole import too_large
+from scalewise.selection import too_large
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
@@ -116,7 +116,7 @@ def unknown(asked: Asked, name: str) -> str:
             if moved(net, asked.algorithm):
                 return _over_kinks(asked, name)
             return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
-    if asked.plain is None and (why := too_large(net, len(asked.task.inputs) + 1, letters)):
+    if asked.plain is None and (why := _too_large(net, len(asked.task.inputs) + 1)):
         return f"{why}. Train on fewer samples"
     if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
@@ -168,8 +168,8 @@ def _obstacle(asked: Asked, name: str) -> str:
     if asked.plain is None:
         if name == "output_mean_nlo_by_layer":
             return "it is known of an `MLP`"
-        letters, fits = letters_of(asked.net), count + tests
-        if name in _AT_ONCE and (why := too_large(asked.net, fits, letters)):
+        fits = count + tests
+        if name in _AT_ONCE and (why := _too_large(asked.net, fits)):
             return f"{why}. Give fewer tests at a time, or ask for means and variances alone"
         return ""
     if count > _TRAINED:
@@ -231,9 +231,15 @@ def _room(asked: Asked) -> int:
     """How many samples have their tensors made at once."""
     if asked.plain is not None:
         return MOST
-    letters, count = letters_of(asked.net), len(asked.task.inputs)
+    count = len(asked.task.inputs)
     whole = range(count + 1, count + len(asked.tests) + 2)
-    return next((n - 1 for n in whole if too_large(asked.net, n, letters)), whole[-1])
+    return next((n - 1 for n in whole if _too_large(asked.net, n)), whole[-1])
+
+
+def _too_large(net: Architecture, count: int) -> str:
+    """Why all tensors of so many samples do not fit, a clause."""
+    whys = (too_large(net, count, of_letter(letter)) for letter in letters_of(net))
+    return next(filter(None, whys), "")
 
 
 def _tell(settings: Sequence[_Setting]) -> None:
