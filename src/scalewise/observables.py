@@ -221,7 +221,7 @@ class Observable(Quantity):
         return next(filter(None, obstacles), "")
 
     def _beyond(self, net: Architecture) -> list[str]:
-        found = kind(net.program, net.input_shape)
+        found = kind(net.program)
         if not isinstance(found, str):
             return list(map(self.of_streams, net.activations)) if found.remembers else []
         if self.of_units is not None:

@@ -155,7 +155,7 @@ def too_large(net: Architecture, samples: int, row: Observable) -> str:
         samples: How many inputs there are.
         row: The observable, of order 1/n.
     """
-    found = kind(net.program, net.input_shape)
+    found = kind(net.program)
     assert not isinstance(found, str)
     most = samples * found.most_labels
     if most > MOST_LABELS:
@@ -174,7 +174,7 @@ def _unfit(row: Observable, net: Architecture, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
     if isinstance(net, Perceptron) and not any(net.skips):
         return ""
-    if isinstance(kind(net.program, net.input_shape), str):
+    if isinstance(kind(net.program), str):
         return ""
     why = too_large(net, samples, row)
     told = row.of_units is not None and not row.of_units(net) and not isinstance(net, Perceptron)

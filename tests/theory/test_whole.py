@@ -10,7 +10,6 @@ from scalewise.networks import ResidualMLP
 from scalewise.networks._course import kind
 from scalewise.selection import select
 from scalewise.theory.order import _responses
-from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._responses import order_one
 from scalewise.theory.order._whole import whole_tensors
 
@@ -217,7 +216,11 @@ def test_other_networks_say_why_they_are_others() -> None:
     }  # fmt: skip
     for words, layers in reasons.items():
         net = sw.Network(*layers, width=8, input_shape=(4,))
-        found = kind(net.program, net.input_shape)
+        found = kind(net.program)
         assert isinstance(found, str), words
         assert any(word in found for word in words.split("|")), (words, found)
-    assert len(TENSORS) == 13
+    twin = sw.Shared(sw.Dense())
+    pair = sw.Parallel([sw.Take(0), twin, "tanh"], [sw.Take(1), twin, "tanh"], join="sum")
+    found = kind(sw.Network(pair, sw.Dense(1), width=8, input_shape=(2, 4)).program)
+    assert isinstance(found, str)
+    assert "shares weights" in found

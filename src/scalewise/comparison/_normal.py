@@ -10,7 +10,7 @@ import numpy as np
 _NORMAL = 1e12  # degrees of freedom: more make no difference
 
 
-def as_normal(t: np.ndarray, nu: np.ndarray) -> np.ndarray:
+def as_normal(t: np.ndarray | np.float64, nu: np.ndarray | np.float64) -> np.ndarray | np.float64:
     """The normal number that is as rare as `t`, at least 0, is with `nu` degrees of freedom."""
     nu = np.minimum(nu, _NORMAL)
     return (8 * nu + 1) / (8 * nu + 3) * np.sqrt(nu * np.log1p(t**2 / nu))

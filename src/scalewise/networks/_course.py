@@ -66,6 +66,9 @@ class Course:
     """What `course` finds.
 
     Args:
+        program: The nodes.
+        inputs: How many there are.
+        fixed: Fields without weights.
         steps: In their order.
         populations: By the first of their random layers.
         of_point: The population of each activation.
@@ -76,7 +79,8 @@ class Course:
     """
 
     program: Program
-    fixed: dict[int, np.ndarray]
+    inputs: int
+    fixed: dict[int, np.ndarray] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     populations: dict[int, Population] = field(default_factory=dict)
     of_point: dict[int, int] = field(default_factory=dict)
@@ -127,25 +131,25 @@ class Course:
 
     def labels_of(self, node: int) -> int:
         """Inputs times positions."""
-        count = len(next(iter(self.fixed.values())))
-        return count * math.prod(self.program.positions[node])
+        return self.inputs * math.prod(self.program.positions[node])
 
 
-def course(
-    program: Program, x: np.ndarray, ends: Sequence[int], *, kinds_only: bool = False
-) -> Course:
+def course(program: Program, x: np.ndarray, ends: Sequence[int]) -> Course:
     """The network behind some layers.
 
     Args:
         program: The nodes.
         x: (inputs, *positions, features).
         ends: The layers.
-        kinds_only: Whether matrices are not needed.
 
     Raises:
         Unfit: If a node is of another kind, or mixes what should stay apart.
     """
-    found = Course(program, fixed_fields(program, x), kinds_only=kinds_only)
+    return _filled(Course(program, len(x), fixed_fields(program, x)), ends)
+
+
+def _filled(found: Course, ends: Sequence[int]) -> Course:
+    program = found.program
     forms: dict[int, Form] = {}
     for here in program.behind(ends):
         if here not in program.fixed:
@@ -186,10 +190,7 @@ def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
         _join_all(found, total)
         return total
     if isinstance(node, Spread | Mix | Weigh):
-        beside = [found.fixed[k] for k in node.of[1:]]
-        return {
-            key: _applied(found, here, matrix, beside) for key, matrix in forms[node.of[0]].items()
-        }
+        return {key: _applied(found, here, matrix) for key, matrix in forms[node.of[0]].items()}
     raise Unfit(f"node [{here}], {node.said}, is neither a sum nor an activation")
 
 
@@ -202,24 +203,27 @@ def _join_all(found: Course, form: Form) -> None:
     found.join(draws)
 
 
-def _applied(found: Course, here: int, matrix: Matrix, beside: list[np.ndarray]) -> Matrix:
+def _applied(found: Course, here: int, matrix: Matrix) -> Matrix:
     """A map of positions after another one."""
+    if found.kinds_only:
+        return found.start(here)
     program = found.program
     node, below = program.nodes[here], program.nodes[here].of[0]
     sizes = program.positions[below]
     count = found.labels_of(below) // math.prod(sizes)
     x = matrix.reshape(count, *sizes, -1)
+    beside = [found.fixed[k] for k in node.of[1:]]
     return forward(node, [x, *beside], sizes).reshape(-1, matrix.shape[1])
 
 
 def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
     """What enters a random layer."""
     program, below = found.program, node.of[0]
+    if node.again is not None or node.groups > 1:
+        raise Unfit(f"node [{here}], {node.said}, shares weights or has groups")
     if below in program.fixed:
         found.first.add(here)
         return
-    if node.again is not None or node.groups > 1:
-        raise Unfit(f"node [{here}], {node.said}, shares weights or has groups")
     form = forms[below]
     if form.keys() & found._joined.keys():
         raise Unfit(f"node [{here}], {node.said}, reads what no activation has made")
@@ -253,14 +257,13 @@ def _place(found: Course, here: int, form: Form) -> None:
 
 
 @lru_cache(maxsize=256)
-def kind(program: Program, features: tuple[int, ...]) -> Course | str:
-    """What a network is, without matrices; or why it is not of this kind, a clause.
+def kind(program: Program) -> Course | str:
+    """What a network is, on one input and without matrices; or why it is not of this kind, a clause.
 
     Args:
         program: The nodes.
-        features: The shape of one input.
     """
     try:
-        return course(program, np.zeros((1, *features)), program.layers, kinds_only=True)
+        return _filled(Course(program, 1, kinds_only=True), program.layers)
     except Unfit as reason:
         return str(reason)

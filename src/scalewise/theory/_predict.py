@@ -152,7 +152,7 @@ def _beyond(
 ) -> Tensors:
     """What is of order 1/n of any network, by letter: as whole arrays where they are possible, else by units."""
     _check_sites(net, kept, next(iter(tensors)))
-    gaussian = not isinstance(kind(net.program, net.input_shape), str)
+    gaussian = not isinstance(kind(net.program), str)
     whole, by_units = list[str](), list[str]()
     for name, letter in tensors.items():
         row = OBSERVABLES[name]
