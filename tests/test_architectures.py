@@ -151,7 +151,7 @@ def test_inputs_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match=r"inputs of \(8, 8, 1\).*input_shape=\(8, 8, 3\)"):
         sw.predict(net, np.ones((2, 8, 8, 1)))
     with pytest.raises(
-        ValueError, match="its terms of order 1/n are known of fully connected layers"
+        ValueError, match="2 inputs have 256 labels in it, and pairs of pairs fit of 64"
     ):
         sw.predict(net, np.ones((2, 8, 8, 3)), observables="A")
     with pytest.raises(TypeError, match=r"scalewise\.MLP"):

@@ -264,7 +264,7 @@ def test_what_cannot_be_had_says_why() -> None:
         ),
         (
             asks(skips, SMALL, flow, mean),
-            "takes 'ntk_nlo', but along skip connections .* kink at z = 0",
+            "over the kinks at z = 0, and what a finite width changes",
         ),
         (asks(ends, SMALL, flow, mean), "outputs to which a skip connection adds"),
         (asks(line, sw.Task(TRAIN[:2], Y[:2], test_inputs=TEST), flow, mean), "no hidden width"),
