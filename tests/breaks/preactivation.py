@@ -153,14 +153,4 @@ MUTANTS = (
         "0b1011: (aa[b], ab)",
         "0b0100: (aa[b], ab)",
     ),
-    of_pairs("G1: fourth derivative twice", "0.25 * M[4, 0]", "0.50 * M[4, 0]"),
-    of_pairs("G1: cross term dropped", "        + M[3, 1] * V[:, aa, ab]\n", ""),
-    of_pairs(
-        "G1: cross terms with swapped legs", "M[1, 3] * V[:, bb, ab]", "M[3, 1] * V[:, bb, ab]"
-    ),
-    of_pairs(
-        "G1: vertex of the wrong legs",
-        "(V[:, ab, ab] + 0.5 * V[:, aa, bb])",
-        "(V[:, aa, bb] + 0.5 * V[:, ab, ab])",
-    ),
 )

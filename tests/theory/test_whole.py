@@ -117,7 +117,7 @@ def test_positions_have_the_tensors_of_independent_recursions(name: str) -> None
     for letter, (want, slip) in known.items():
         value, error = (part.ravel()[0] for part in found[letter])
         assert abs(value - want) < 1.5 * error + 4 * slip, letter
-        assert error < 0.012 * abs(want) + 1.5e-3, letter
+        assert error < 0.02 * abs(want) + 2e-3, letter
 
 
 @pytest.mark.parametrize("name", ["gelu", *thorough("tanh", "sin")])

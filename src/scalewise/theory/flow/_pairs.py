@@ -24,7 +24,6 @@ from scalewise.gaussian import (
     increment,
     pair_moments,
     resolved,
-    shaken,
     two_input_covariances,
 )
 
@@ -82,19 +81,6 @@ class Pairs:
         return values[..., self.index[:, :, None, None], self.index]
 
 
-def values_of(moments: Moments) -> dict[tuple[int, int], np.ndarray]:
-    """Moments without their errors."""
-    return {pq: m.value for pq, m in moments.items()}
-
-
-def shaken_expectations(
-    moments: Moments, source: np.ndarray, slip: np.ndarray, seed: int
-) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
-    """Moments and sources, each moved by its error, as `Shaken` moves those of one layer."""
-    moved = {pq: shaken(m.value, m.error, (seed, *pq)) for pq, m in moments.items()}
-    return moved, shaken(source, slip, (seed,))[None]
-
-
 def moments_on_pairs(
     sigma: Activation,
     kernel: Float[np.ndarray, "sample sample"],
@@ -116,20 +102,6 @@ def jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_a
     entries = np.concatenate([0.5 * M[2, 0], M[1, 1], 0.5 * M[0, 2]])
     rows, columns = np.tile(ab, 3), np.concatenate([pairs.aa, ab, pairs.bb])
     return sparse.csr_array((entries, (rows, columns)), shape=(count, count))
-
-
-def curvature(
-    M: dict[tuple[int, int], np.ndarray], pairs: Pairs, V: np.ndarray
-) -> Float[np.ndarray, "_estimate pair"]:
-    r"""$H\!:\!V=\sum V_{uv}\partial_u\partial_v\langle\sigma_a\sigma_b\rangle$, $u,v\in\{aa,ab,bb\}$."""
-    aa, bb, ab = pairs.aa, pairs.bb, np.arange(pairs.first.size)
-    return (
-        0.25 * M[4, 0] * V[:, aa, aa]
-        + 0.25 * M[0, 4] * V[:, bb, bb]
-        + M[2, 2] * (V[:, ab, ab] + 0.5 * V[:, aa, bb])
-        + M[3, 1] * V[:, aa, ab]
-        + M[1, 3] * V[:, bb, ab]
-    )
 
 
 def pair_sources(

@@ -204,7 +204,7 @@ def _matchings(jets: tuple[tuple[Jet, int], ...]) -> Iterator[tuple[Sites, ...]]
         return
     (jet, site), *rest = jets
     for place, (other, beside) in enumerate(rest):
-        if other == jet and beside != site:
+        if other == jet:  # one site has no letter twice
             assert len(jet) == 1
             for tail in _matchings((*rest[:place], *rest[place + 1 :])):
                 yield ((site, beside), *tail)
