@@ -48,6 +48,7 @@ MEANS = {"K": ("kernel", "metric_nlo"), "Theta": ("ntk", "ntk_nlo")}
 TENSORS = {"V": "four_point_vertex", "A": "ntk_A", "B": "ntk_B", "D": "ntk_D", "F": "ntk_F"}
 LETTERS = (*MEANS, *TENSORS)
 _BESIDE = (("predicted", "predicted_error"), ("found", "found_sem"))
+TERMS = {"K": "G1", "Theta": "H1"}
 CALLED = dict(zip(LETTERS, ("K + G1/n", "Θ + H1/n", *TENSORS), strict=True))
 ALONE = ("entries", "worst", "rms", "predicted", "predicted_error", "found", "found_sem")
 AT_WIDTHS = ("worst_at", "rms_at", "without")
@@ -242,7 +243,7 @@ def _worst(dataset: xr.Dataset) -> Table:
         own = dataset.sel(letter=letter)
         one = own.isel(network=int(np.nanargmax(own.worst.values)))
         told = [f"{float(one[a]):.4g} ± {float(one[b]):.2g}" for a, b in _BESIDE]
-        named = letter if letter in TENSORS else {"K": "G1", "Theta": "H1"}[letter]
+        named = TERMS[letter] if np.isfinite(one.without).all() else CALLED[letter][0]
         rows.append((named, str(one.network.values), *told, f"{float(one.worst):.1f}"))
     head = ("tensor", "network", "predicted", "drawn, extrapolated", "z")
     return Table.of("The extrapolated entry of each tensor that disagrees most", head, rows)
@@ -267,7 +268,7 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
         own = narrow.sel(letter=letter)
         right.plot(places, own.worst_at, "o", ms=4, color=color, label=CALLED[letter])
         right.plot(places, own.without, "o", ms=4, mfc="none", color=color, label="without 1/n")
-    right.set_yscale("symlog", linthresh=5.0)
     right.set_xticks(places, dataset.network.values.tolist(), rotation=50, ha="right")
     right.set(xlabel="network", title=f"worst entry at width {int(narrow.width)}, standard errors")
+    right.set_yscale("log")
     right.legend(loc="upper left")
