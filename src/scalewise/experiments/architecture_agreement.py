@@ -53,6 +53,7 @@ TERMS = {"K": "G1", "Theta": "H1"}
 CALLED = dict(zip(LETTERS, ("K + G1/n", "Θ + H1/n", *TENSORS), strict=True))
 ALONE = ("entries", "worst", "rms", "predicted", "predicted_error", "found", "found_sem")
 AT_WIDTHS = ("worst_at", "rms_at", "without")
+ALL = (*ALONE, *AT_WIDTHS)
 
 
 # Small: what takes seconds.
@@ -148,8 +149,8 @@ def _of_letter(
 ) -> dict[str, Any]:
     """The numbers of one tensor; NaN of one that the theory does not have."""
     name, term = MEANS.get(letter, (TENSORS.get(letter, ""), ""))
-    none: dict[str, Any] = dict.fromkeys(ALONE, np.nan) | dict.fromkeys(AT_WIDTHS, n * np.nan)
     if name not in theory:
+        none: dict[str, Any] = {key: n * np.nan if key in AT_WIDTHS else np.nan for key in ALL}
         return none | {"entries": 0}
     value, error = _of(theory, name, "error")
     pairs = [_of(data, name, "sem") for data in seen]
