@@ -278,4 +278,5 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     right.set_xticks(places, dataset.network.values.tolist(), rotation=50, ha="right")
     right.set(xlabel="network", title=f"worst entry at width {int(narrow.width)}, standard errors")
     right.set_yscale("log")
+    right.set_ylim(top=300)  # room for the legend
     right.legend(loc="upper left")
