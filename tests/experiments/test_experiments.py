@@ -27,6 +27,7 @@ HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_
 # Of each theme a quicker one is run daily; networks on words and on drawings are those of tests/limits, and the
 # transfer of rates is learning_rate_transfer's.
 LATER = (
+    "architecture_agreement",
     "bias_and_variance",
     "cifar2_batches",
     "cifar2_limits",
@@ -88,6 +89,7 @@ PROMISED = {
     "stability_band": ({"number", "dimension", "satisfied", "representative_q_sigma"}, 1),
     "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
     "text_transfer": ({"loss", "batch_loss", "constants", "tuned_loss"}, 2),
+    "architecture_agreement": ({"worst", "rms", "entries", "worst_at", "rms_at", "without"}, 2),
     "learning_agreement": ({"excess", "rms", "entries", "effect", "left", "misfit"}, 2),
     "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),

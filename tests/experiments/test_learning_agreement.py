@@ -47,7 +47,9 @@ def test_ranks_that_agree_and_ranks_that_do_not() -> None:
     assert design_on_digits.rank_correlation(turned)[0] == pytest.approx(-1.0)
 
 
-@pytest.mark.parametrize("name", ["learning_agreement", "design_on_digits", "text_transfer"])
+@pytest.mark.parametrize(
+    "name", ["architecture_agreement", "learning_agreement", "design_on_digits", "text_transfer"]
+)
 def test_the_page_shows_what_is_kept(name: str) -> None:
     kept = stored_result(name, KEPT)
     assert kept is not None

@@ -51,6 +51,7 @@ EXPERIMENTS = (
     "cifar2_limits",
     "cifar2_batches",
     "text_transfer",
+    "architecture_agreement",
     "learning_agreement",
     "design_on_digits",
 )
@@ -61,6 +62,7 @@ PAPER_SCALE = (
     "word2vec_analogies",
     "cifar2_limits",
     "text_transfer",
+    "architecture_agreement",
     "learning_agreement",
     "design_on_digits",
 )
