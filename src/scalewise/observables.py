@@ -125,9 +125,20 @@ def _of_tangents_of_units(net: Architecture) -> str:
         for k, node in enumerate(net.program.nodes)
         if isinstance(node, _nodes.Draw)
     )
-    if max(again.values(), default=0) > 2:
-        return "a neuron whose weights are used three times or more takes expectations of four of its tangents"
+    if max(again.values(), default=0) > 2 or _meets_itself(net, again):
+        return "a neuron whose weights act on it three times or more takes expectations of four of its tangents"
     return _of_curved_units(net)
+
+
+def _meets_itself(net: Architecture, again: Counter[int]) -> bool:
+    """Whether what weights make that are used again is added to other random layers, as in states."""
+    program = net.program
+    return any(
+        isinstance(program.nodes[k], _nodes.Draw) and again[program.weights_of(k)] > 1
+        for node in program.nodes
+        if isinstance(node, _nodes.Sum)
+        for k in node.of
+    )
 
 
 def _all_activations(net: Architecture) -> list[Activation]:

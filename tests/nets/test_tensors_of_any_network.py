@@ -279,6 +279,16 @@ def test_what_cannot_be_predicted_is_measured_if_it_is_named() -> None:
     assert all(np.all(np.isfinite(found[name])) for name in found.data_vars)
 
 
+def test_layers_that_read_the_inputs_side_by_side_do_not_fluctuate() -> None:
+    gate = sw.Parallel([sw.Dense()], [sw.Dense()], join="product")
+    net = sw.Network(gate, sw.Dense(2), width=6, input_shape=2)
+    names = ["ntk_A", "ntk_B", "ntk_F", "dntk_P", "dntk_Q"]
+    found = sw.measure(net, X[:, 0], observables=names, networks=20, progress=False)
+    for name in names:
+        assert not found[name].values[:2].any()
+        assert np.abs(found[name].values[2]).max() > 0
+
+
 def test_what_does_not_exist_is_refused() -> None:
     def measured(layers, names, width=4):
         net = sw.Network(*layers, sw.Flatten(), sw.Dense(1), input_shape=(6, 2), width=width)

@@ -364,7 +364,8 @@ def shifted(name: str, networks: int, least: float) -> None:
 def test_predict_tells_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     few(monkeypatch, 1 << 10)
     found = sw.predict(network("beside"), PLAIN[:1], observables=["ntk", "ntk_B", "F"], layers=4)
-    assert list(found) == ["ntk", "ntk_B", "ntk_B_error", "ntk_F", "ntk_F_error"]
+    beside = {"ntk_B_error", "ntk_F_error", "ntk_B_size", "ntk_F_size", "expansion_parameter"}
+    assert set(found) == {"ntk", "ntk_B", "ntk_F"} | beside
     assert found.ntk_B.shape == (1, 1, 1, 1, 1)
     assert float(found.ntk_B_error.max()) > 0
 
@@ -374,9 +375,10 @@ REFUSED: dict[str, tuple[Layers, str]] = {
         (sw.Conv(3), sw.LayerNorm(), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "A"
     ),
     "and a maximum has kinks": ((sw.Conv(3), sw.MaxPool(2), sw.Flatten(), sw.Dense(1)), "D"),
-    "used three times or more": (
+    "act on it three times or more": (
         (sw.Dense(), sw.Shared(sw.Dense(), "tanh", times=3), sw.GlobalAvgPool(), sw.Dense(1)), "H1"
     ),
+    "tangents, or|four of its tangents": ((sw.Recurrent("tanh"), sw.Flatten(), sw.Dense(1)), "H1"),
 }  # fmt: skip
 
 

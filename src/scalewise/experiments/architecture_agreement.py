@@ -8,8 +8,7 @@ $(n_2T_{n_2}-n_1T_{n_1})/(n_2-n_1)$ at $1/n=0$, which misses the prediction by o
 and the NTK are compared with their 1/n terms, $K+G^{\{1\}}/n$ and $\Theta+H^{\{1\}}/n$, and what is extrapolated
 of them are these terms, $n(K_n-K)$ and $n(\Theta_n-\Theta)$; where the theory has none, they themselves.
 
-Claims: no extrapolated entry disagrees beyond chance, but for the NTK's 1/n term of the recurrent network, and
-without their 1/n terms kernel and NTK would.
+Claims: no extrapolated entry disagrees beyond chance; without their 1/n terms, kernel and NTK would at one width.
 
 Source: PDLT (4.115), (4.119), (8.63), (8.77)-(8.97); of any layers derived.
 """
@@ -77,7 +76,7 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """All twelve, 5000 networks of each width, 50,000 for the means: a quarter of an hour on one core."""
+        """All twelve, 5000 networks of each width, 50,000 for the means: twenty minutes on one core."""
         return cls(networks_of=tuple(NETWORKS), networks=5000, means=50_000)
 
 

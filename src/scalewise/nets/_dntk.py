@@ -230,6 +230,9 @@ def sample_dntk(numbers: Any, x: Any, *, of: Differentials) -> dict[str, Any]:
         weights, signs = of.numbers.drawn_from(own)
         layers = []
         for neurons, its in zip(of.neurons, signs, strict=True):
+            if not neurons.above_random_layers:
+                layers.append({part: jnp.zeros(len(x) ** 4) for part in of.parts})
+                continue
             passes = Passes(neurons, weights, x)
             means = _contractions(passes, its.reshape(of.probes, -1), of.second)
             layers.append(_tensors(means, neurons.rate))

@@ -65,6 +65,11 @@ class Neurons:
         return tuple(k for own in self._draws(self.parts) for k in own.of)
 
     @property
+    def above_random_layers(self) -> bool:
+        """Whether $y$ depend on weights; elsewhere NTK and its differentials are the same in all networks."""
+        return any(isinstance(self.program.nodes[k], Draw) for k in self.program.behind(self.read))
+
+    @property
     def rate(self) -> float:
         r"""$\lambda_W/C_W$; 0 where nothing is averaged over."""
         if not self.averaged:

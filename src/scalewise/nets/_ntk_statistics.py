@@ -101,12 +101,15 @@ def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any
     halves = [half.astype(passes.x.dtype) for half in neurons.halves]
     y, back = passes.sides()
     own = [back(v) for v in (vectors[:1] if same else vectors)]
+    # With nothing random below a layer its NTK is the same in all networks.
     found: dict[str, Any] = {}
-    if "B" in of.parts:
+    if not neurons.above_random_layers:
+        found = {part: jnp.zeros(samples**4) for part in of.parts if part != "joint"}
+    if "B" in of.parts and neurons.above_random_layers:
         theta = by_all_weights(program, rates, own[0], own[-1])
         flat = jnp.moveaxis(theta, (1, 3), (0, 1)).reshape(samples**2, -1)
         found["B"] = jnp.swapaxes((flat @ flat.T).reshape((samples,) * 4), 1, 2).reshape(-1)
-    if "F" in of.parts:
+    if "F" in of.parts and neurons.above_random_layers:
         F = by_all_weights(program, rates, *(back(y * half) for half in halves))
         found["F"] = F.reshape(-1)
     if "joint" in of.parts:
@@ -123,6 +126,8 @@ def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any
 
 def _trace(program: Program, rates: dict[int, Any], sides: dict[int, Side]) -> Any:
     """The sum over rows of the NTK of each."""
+    if not sides:
+        return 0.0
 
     def one(deltas: dict[int, Any]) -> Any:
         single = {k: (sides[k][0], delta[None]) for k, delta in deltas.items()}
