@@ -352,13 +352,7 @@ def _moved(
     share: Callable[[int], np.ndarray],
 ) -> Slopes:
     """Of what each tap sees its share."""
-    positions, weights = np.zeros((1, 1), dtype=int), np.ones((1, 1))
-    for own, size in zip(along, sizes, strict=True):
-        index, factors = _taps(own, size)
-        flat = positions[:, None, :, None] * size + index[None, :, None]
-        flat[(positions[:, None, :, None] < 0) | (index[None, :, None] < 0)] = -1
-        weights = weights[:, None, :, None] * factors[None, :, None]
-        positions, weights = (a.reshape(len(positions) * len(index), -1) for a in (flat, weights))
+    positions, weights = seen_by_taps(along, sizes)
     places = [own.length(size) for own, size in zip(along, sizes, strict=True)]
     parts = []
     for (k, sites), J in slopes.items():
@@ -369,6 +363,20 @@ def _moved(
             moved = moved.reshape(len(J), *places, -1) * share(tap)
             parts.append((1.0, {(k, tuple(now.tolist())): moved}))
     return _summed(parts)
+
+
+def seen_by_taps(
+    along: Sequence[Taps | Matrix], sizes: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(place, tap): which position is seen through windows along all axes, -1 for none, and its factor."""
+    positions, weights = np.zeros((1, 1), dtype=int), np.ones((1, 1))
+    for own, size in zip(along, sizes, strict=True):
+        index, factors = _taps(own, size)
+        flat = positions[:, None, :, None] * size + index[None, :, None]
+        flat[(positions[:, None, :, None] < 0) | (index[None, :, None] < 0)] = -1
+        weights = weights[:, None, :, None] * factors[None, :, None]
+        positions, weights = (a.reshape(len(positions) * len(index), -1) for a in (flat, weights))
+    return positions, weights
 
 
 def _taps(own: Taps | Matrix, size: int) -> tuple[np.ndarray, np.ndarray]:

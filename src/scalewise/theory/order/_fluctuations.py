@@ -152,7 +152,7 @@ class OrderOne:
                 if values is None:
                     continue
                 values = lifted(reader.lift(j, one.pair), values)
-                values = _transposed(lifted(reader.lift(k, other.pair), _transposed(values)))
+                values = lifted_second(reader.lift(k, other.pair), values)
                 found = values[reader.place(one, part), :, reader.place(other, part)]
                 total = total + weights * found
         return total
@@ -165,7 +165,7 @@ class OrderOne:
             for j in reader.lifts:
                 values = self._of_past(reader, m, part, j, change.pair)
                 if values is not None:
-                    values = _transposed(lifted(reader.lift(j, change.pair), _transposed(values)))
+                    values = lifted_second(reader.lift(j, change.pair), values)
                     total = total + factor * values[rows, :, reader.place(change, part)]
         return total
 
@@ -195,6 +195,11 @@ def right(values: OnPairs, R: Operator) -> OnPairs:
 def lifted(L: Operator | float, values: np.ndarray) -> np.ndarray:
     """A matrix, or a factor, on the first pairs."""
     return L * values if isinstance(L, float | int) else left(L, values)
+
+
+def lifted_second(L: Operator | float, values: OnPairs) -> OnPairs:
+    """A matrix, or a factor, on the second pairs."""
+    return L * values if isinstance(L, float | int) else right(values, L)
 
 
 def _transposed(values: Any) -> Any:

@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.flow._pairs import Pairs
-from scalewise.theory.order._fluctuations import OrderOne, lifted, summed
+from scalewise.theory.order._fluctuations import OrderOne, lifted, lifted_second, summed
 from scalewise.theory.order._jets import Component, Jet, Pair
-from scalewise.theory.order._readers import OnPairs, Operator, Reader, on_pairs, pairs_of
+from scalewise.theory.order._readers import OnPairs, Operator, Reader, lift_of, pairs_of
 from scalewise.theory.order._terms import response, sources
 
 Cross = Float[np.ndarray, "_label _other"]
@@ -56,26 +56,23 @@ class Neurons:
     def tensor(self, component: Component) -> Float[np.ndarray, "_estimate ..."]:
         """A tensor of the layer, its printed indices in order, times the channels of the layer below."""
         first, second = component.first, component.second
-        index = pairs_of(self.labels, first).index
+        index = self._pairs(first).index
         if second is None:
             values = np.moveaxis(self._shift(first)[index], 2, 0)
         else:
             values = self._covariance(first, second).swapaxes(0, 1)[:, index]
-            values = values[..., pairs_of(self.labels, second).index]
+            values = values[..., self._pairs(second).index]
         sites, printed = component.printed.split("->")
         return self.n * np.einsum(f"...{sites}->...{printed}", values)
 
     def _lift(self, j: int, pair: Pair) -> Operator | float:
-        L = self.lifts[j]
-        if isinstance(L, np.ndarray):
-            return on_pairs([L], same=pair[0] == pair[1])
-        return L**2
+        return lift_of(self.lifts[j], pair)
 
-    def _empty(self, pair: Pair) -> Pairs:
+    def _pairs(self, pair: Pair) -> Pairs:
         return pairs_of(self.labels, pair)
 
     def _shift(self, pair: Pair) -> np.ndarray:
-        total: np.ndarray = np.zeros((self._empty(pair).first.size, 1))
+        total: np.ndarray = np.zeros((self._pairs(pair).first.size, 1))
         for j in self.lifts:
             total = total + lifted(self._lift(j, pair), self.order.shift(j, pair))
         return total
@@ -87,14 +84,14 @@ class Neurons:
                 values = self.order.covariance(j, k, P, Q)
                 if values is not None:
                     values = lifted(self._lift(j, P), values)
-                    parts.append(_on_second(values, self._lift(k, Q)))
+                    parts.append(lifted_second(self._lift(k, Q), values))
         if self.remember:
             parts.append(self._remembered(P, Q))
             other = self._remembered(Q, P)
             parts.append(None if other is None else other.transpose(2, 1, 0))
         total = summed(parts)
         if total is None:
-            return np.zeros((self._empty(P).first.size, 1, self._empty(Q).first.size))
+            return np.zeros((self._pairs(P).first.size, 1, self._pairs(Q).first.size))
         return total
 
     def _remembered(self, P: Pair, Q: Pair) -> OnPairs | None:
@@ -102,7 +99,7 @@ class Neurons:
         parts: list[OnPairs | None] = []
         for j in self.lifts:
             values = self._of(P, j, Q)
-            parts.append(None if values is None else _on_second(values, self._lift(j, Q)))
+            parts.append(None if values is None else lifted_second(self._lift(j, Q), values))
         return summed(parts)
 
     def _of(self, P: Pair, k: int, Q: Pair) -> OnPairs | None:
@@ -115,7 +112,7 @@ class Neurons:
 
     def _quadratic(self, P: Pair, reader: Reader, Q: Pair) -> OnPairs | None:
         r"""$n\,\mathrm{Cov}[\xi[z^Sz^T],\eta_k[Q]]$, by parts: $\eta$ answers to the laws of $z^S$, $z^T$."""
-        own = self._empty(P)
+        own = self._pairs(P)
         total = None
         for name, part in sources(Q):
             for change, terms in response(part, flat=reader.flat).items():
@@ -138,7 +135,3 @@ class Neurons:
         assert len(jet) == 1
         assert self.Theta is not None
         return self.Theta
-
-
-def _on_second(values: OnPairs, L: Operator | float) -> OnPairs:
-    return lifted(L, values.transpose(2, 1, 0)).transpose(2, 1, 0)

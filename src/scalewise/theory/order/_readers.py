@@ -181,11 +181,7 @@ class Reader:
     def lift(self, j: int, changed: Pair) -> Operator | float:
         """From pairs of labels of layer `j` to pairs of labels that are read."""
         if (j, changed) not in self._lifts:
-            L = self.lifts[j]
-            made = (
-                on_pairs([L], same=changed[0] == changed[1]) if isinstance(L, np.ndarray) else L**2
-            )
-            self._lifts[j, changed] = made
+            self._lifts[j, changed] = lift_of(self.lifts[j], changed)
         return self._lifts[j, changed]
 
     def noise_with(self, pair: Pair, other: Reader, beside: Pair) -> OnPairs | None:
@@ -300,6 +296,11 @@ def _pairs(count: int, same: bool) -> Pairs:
 def pairs_of(count: int, pair: Pair) -> Pairs:
     """Pairs of labels, unordered where both have the same jet."""
     return _pairs(count, pair[0] == pair[1])
+
+
+def lift_of(L: np.ndarray | float, pair: Pair) -> Operator | float:
+    """A matrix of labels, or a factor, as one of pairs of labels."""
+    return on_pairs([L], same=pair[0] == pair[1]) if isinstance(L, np.ndarray) else L**2
 
 
 def on_pairs(matrices: Sequence[np.ndarray], *, same: bool) -> Operator:

@@ -33,6 +33,7 @@ from scalewise.networks._nodes import (
     Weigh,
 )
 from scalewise.networks._sites import Matrix, Taps
+from scalewise.theory.flow._units import seen_by_taps
 from scalewise.theory.order._particles import Particles
 
 Sites = tuple[
@@ -129,13 +130,7 @@ def _moved(
     slopes: Slopes, along: Sequence[Taps | Matrix], sizes: Sequence[int], largest: Any = None
 ) -> Slopes:
     """What each tap sees; where it is the largest, if only this counts."""
-    at, weights = np.zeros((1, 1), dtype=int), np.ones((1, 1))
-    for own, size in zip(along, sizes, strict=True):
-        index, factors = _taps(own, size)
-        flat = at[:, None, :, None] * size + index[None, :, None]
-        flat[(at[:, None, :, None] < 0) | (index[None, :, None] < 0)] = -1
-        weights = weights[:, None, :, None] * factors[None, :, None]
-        at, weights = (a.reshape(len(at) * len(index), -1) for a in (flat, weights))
+    at, weights = seen_by_taps(along, sizes)
     places = [own.length(size) for own, size in zip(along, sizes, strict=True)]
     parts = []
     for (k, sites), J in slopes.items():
@@ -147,20 +142,6 @@ def _moved(
             share = 1.0 if largest is None else largest == tap
             parts.append((1.0, {(k, tuple(now.tolist())): moved * share}))
     return _summed(parts)
-
-
-def _taps(own: Taps | Matrix, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(place, tap): which of `size` positions is seen, -1 for none, and its factor."""
-    if isinstance(own, Matrix):
-        most = max(1, int((own.array != 0).sum(axis=1).max()))
-        index = np.argsort(own.array == 0, axis=1, kind="stable")[:, :most]
-        factors = np.take_along_axis(own.array, index, axis=1)
-        return np.where(factors != 0, index, -1), factors
-    index = np.full((own.length(size), own.taps), -1)
-    for tap, pieces in enumerate(own.pieces(size)):
-        for piece in pieces:
-            index[piece.to, tap] = np.arange(size)[piece.of]
-    return index, np.ones(index.shape)
 
 
 def _stacked(
