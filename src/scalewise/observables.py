@@ -21,9 +21,8 @@ from scalewise._labelled import variable
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks import _nodes
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._course import kind
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
 
@@ -87,14 +86,14 @@ def _third_of_streams(sigma: Activation) -> str:
     )
 
 
-def _of_units(net: Architecture) -> str:
+def _of_units(net: Network) -> str:
     """What takes a slope in each of single units, and normal numbers alone."""
     if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
         return "masks of Dropout are not among the random numbers whose influence is followed"
     return next(filter(None, map(_jump, _all_activations(net))), "")
 
 
-def _of_bent_units(net: Architecture) -> str:
+def _of_bent_units(net: Network) -> str:
     """What takes two slopes in each."""
     if any(isinstance(node, _nodes.Max) for node in net.program.nodes):
         return "it takes second derivatives in each channel, and a maximum has kinks"
@@ -107,7 +106,7 @@ def _of_bent_units(net: Architecture) -> str:
     return _of_units(net)
 
 
-def _of_curved_units(net: Architecture) -> str:
+def _of_curved_units(net: Network) -> str:
     """What takes two slopes in each, and one set of units for a layer."""
     for node in net.program.nodes:
         several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
@@ -118,7 +117,7 @@ def _of_curved_units(net: Architecture) -> str:
     return _of_bent_units(net)
 
 
-def _of_tangents_of_units(net: Architecture) -> str:
+def _of_tangents_of_units(net: Network) -> str:
     """What takes their products in one unit, too."""
     again = Counter(
         net.program.weights_of(k)
@@ -130,7 +129,7 @@ def _of_tangents_of_units(net: Architecture) -> str:
     return _of_curved_units(net)
 
 
-def _meets_itself(net: Architecture, again: Counter[int]) -> bool:
+def _meets_itself(net: Network, again: Counter[int]) -> bool:
     """Whether what weights make that are used again is added to other random layers, as in states."""
     program = net.program
     return any(
@@ -141,7 +140,7 @@ def _meets_itself(net: Architecture, again: Counter[int]) -> bool:
     )
 
 
-def _all_activations(net: Architecture) -> list[Activation]:
+def _all_activations(net: Network) -> list[Activation]:
     """Those of heads, too."""
     heads = [node.sigma for node in net.program.nodes if isinstance(node, _nodes.Attend)]
     return [*net.activations, *(sigma for sigma in heads if sigma is not None)]
@@ -221,17 +220,17 @@ class Observable(Quantity):
     corrects: str = ""
     components: Count
     of_streams: Obstacle = _none
-    of_units: Callable[[Architecture], str] | None = None
+    of_units: Callable[[Network], str] | None = None
 
-    def obstacle_of(self, net: Architecture) -> str:
+    def obstacle_of(self, net: Network) -> str:
         """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
         obstacles = [self.obstacle(sigma) for sigma in net.activations]
-        plain = isinstance(net, Perceptron) and not any(net.skips)
+        plain = net.is_plain
         if self.order and not plain:
             obstacles += self._beyond(net)
         return next(filter(None, obstacles), "")
 
-    def _beyond(self, net: Architecture) -> list[str]:
+    def _beyond(self, net: Network) -> list[str]:
         found = kind(net.program)
         if not isinstance(found, str):
             return list(map(self.of_streams, net.activations)) if found.remembers else []
@@ -241,7 +240,7 @@ class Observable(Quantity):
             f"it is known of networks whose activations act on sums of random layers alone, and {found}"
         ]
 
-    def obstacle_drawn(self, net: Architecture) -> str:
+    def obstacle_drawn(self, net: Network) -> str:
         """Why `net` has none that could be measured, likewise: drawn networks need no recursion."""
         obstacles = [self.obstacle(sigma) for sigma in _all_activations(net)]
         if self.obstacle is _kink and any(

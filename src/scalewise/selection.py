@@ -12,9 +12,8 @@ from typing import Any
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._course import kind
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.observables import OBSERVABLES, Observable
 
 __all__ = ["MOST_PATHS", "Selection", "known", "omissions", "select"]
@@ -85,7 +84,7 @@ def known(names: Collection[str] | str) -> tuple[str, ...]:
 
 def select(
     names: Collection[str] | str | None,
-    net: Architecture,
+    net: Network,
     *,
     samples: int,
     drawn: bool = False,
@@ -109,7 +108,7 @@ def select(
         _require_existing(wanted, net, drawn)
         return Selection(wanted)
     rows = [row for row in OBSERVABLES.values() if row.default or names == "all"]
-    left_out, skips = {}, any(getattr(net, "skips", ()))
+    left_out, skips = {}, any(net.skips)
     for row in rows:
         obstacle = row.obstacle_of(net)
         if obstacle:
@@ -122,7 +121,7 @@ def select(
             left_out[row.name] = _too_much_with_skips(
                 row, samples, net.depth, by_default=names is None
             )
-        elif names is None and row.sampled and not isinstance(net, Perceptron):
+        elif names is None and row.sampled and not net.is_perceptron:
             left_out[row.name] = (
                 "Of layers of every kind it takes longer than a default should. Name it in "
                 "`observables` to have it."
@@ -133,21 +132,21 @@ def select(
     return Selection(tuple(row.name for row in rows)).without(left_out)
 
 
-def _require_existing(names: Sequence[str], net: Architecture, drawn: bool) -> None:
+def _require_existing(names: Sequence[str], net: Network, drawn: bool) -> None:
     """Refuse observables that do not exist for a network."""
     for name in names:
         row = OBSERVABLES[name]
         obstacle = row.obstacle_drawn(net) if drawn else row.obstacle_of(net)
         if obstacle:
             names_of = " and ".join(repr(sigma.name) for sigma in net.activations)
-            of = names_of if names_of and isinstance(net, Perceptron) else "this network"
+            of = names_of if names_of and net.is_perceptron else "this network"
             raise ValueError(
                 f"{name!r} does not exist for {of}: {obstacle}. "
                 f"Leave {name!r} out of `observables`."
             )
 
 
-def too_large(net: Architecture, samples: int, row: Observable) -> str:
+def too_large(net: Network, samples: int, row: Observable) -> str:
     """Why arrays over labels of a network are too large for an observable, a clause; an empty text if they fit.
 
     Args:
@@ -170,14 +169,14 @@ def too_large(net: Architecture, samples: int, row: Observable) -> str:
     return ""
 
 
-def _unfit(row: Observable, net: Architecture, samples: int) -> str:
+def _unfit(row: Observable, net: Network, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
-    if isinstance(net, Perceptron) and not any(net.skips):
+    if net.is_plain:
         return ""
     if isinstance(kind(net.program), str):
         return ""
     why = too_large(net, samples, row)
-    told = row.of_units is not None and not row.of_units(net) and not isinstance(net, Perceptron)
+    told = row.of_units is not None and not row.of_units(net) and not net.is_perceptron
     return "" if told else why
 
 

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -16,7 +16,7 @@ from scalewise.cli._output import INTERRUPTED, complain
 if TYPE_CHECKING:
     import xarray as xr
 
-    from scalewise.networks import MLP, Network
+    from scalewise.networks import Network
     from scalewise.report import Convolution
     from scalewise.tasks import Task
 
@@ -131,9 +131,10 @@ class Shape:
     lambda_b: Annotated[str, _option("Learning-rate factor of the biases.", "--lambda-b")] = "1"
     lambda_w: Annotated[str, _option("Learning-rate factor of the weights.", "--lambda-W")] = "1"
 
-    def between(self, input_dim: int, output_dim: int) -> "MLP":
+    def between(self, input_dim: int, output_dim: int) -> "Network":
         """The network between so many inputs and outputs: critical where the variances are left out."""
         from scalewise.networks import MLP
+        from scalewise.networks._layers import per_layer
 
         net = MLP(
             self.depth,
@@ -149,7 +150,8 @@ class Shape:
             for key, option, text in (("C_b", "--C-b", self.c_b), ("C_W", "--C-W", self.c_w))
             if text is not None
         }
-        return replace(net if len(given) == 2 else net.at_criticality(), **given)
+        net = net if len(given) == 2 else net.at_criticality()
+        return net.numbered(**{k: per_layer(f"MLP.{k}", v, net.depth) for k, v in given.items()})
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,11 @@ class Setting(Shape):
         with _reading_data():
             return load_inputs(self.data, samples=self.samples, seed=self.data_seed)
 
-    def network(self, x: Any) -> "MLP":
+    def network(self, x: Any) -> "Network":
         """The network on these inputs."""
         return self.between(x.shape[1], self.output_dim)
 
-    def convolution(self, net: "MLP", shape: tuple[int, ...], x: Any) -> tuple["Network", Any]:
+    def convolution(self, net: "Network", shape: tuple[int, ...], x: Any) -> tuple["Network", Any]:
         """Two convolutions of the same activation and variances, and the inputs as images."""
         from scalewise.networks import Network
         from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
@@ -216,7 +218,7 @@ class Setting(Shape):
         wanted = [name.strip() for name in self.observables.split(",") if name.strip()]
         return "all" if wanted == ["all"] else list(known(wanted))
 
-    def compared_names(self, net: "MLP") -> list[str] | str | None:
+    def compared_names(self, net: "Network") -> list[str] | str | None:
         """What to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
         from scalewise.observables import OBSERVABLES
         from scalewise.selection import select
@@ -255,7 +257,7 @@ class Ensemble(Verdict):
 
     def run(
         self,
-        net: "MLP",
+        net: "Network",
         x: Any,
         names: list[str] | str | None,
         *,
@@ -336,7 +338,7 @@ class Learning(Shape):
         with _reading_data():
             return load_task(self.data, train=self.train, test=self.test, seed=self.data_seed)
 
-    def network(self, task: "Task") -> "MLP":
+    def network(self, task: "Task") -> "Network":
         """The network for this task."""
         return self.between(task.inputs.shape[1], task.targets.shape[1])
 
@@ -370,7 +372,7 @@ class Trained(Verdict):
     ] = None
     seed: Annotated[int, _option("Seed of the networks.")] = 0
 
-    def sizes(self, net: "MLP") -> list[int]:
+    def sizes(self, net: "Network") -> list[int]:
         """Widths of the trained networks, that of the network itself among them."""
         own = set(net.hidden_widths)
         if self.ensemble < 0:

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from scalewise.comparison import Comparison
-    from scalewise.networks import MLP
+    from scalewise.networks import Network
 
 DISAGREE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
-def susceptibilities(net: "MLP", theory: "xr.Dataset") -> "xr.Dataset | None":
+def susceptibilities(net: "Network", theory: "xr.Dataset") -> "xr.Dataset | None":
     """The two curves of the report, around the kernels of the network and its critical point."""
     import numpy as np
 

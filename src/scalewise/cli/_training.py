@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.report import Learned
 from scalewise.tasks import Task
 from scalewise.training import (
@@ -31,7 +31,7 @@ VARIANCES = tuple(float(v) for v in np.geomspace(0.25, 4.0, 17))
 
 
 def predicted(
-    net: MLP, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
+    net: Network, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
 ) -> Learned:
     """All that is known before a network is trained."""
     with shared_tensors():
@@ -39,7 +39,7 @@ def predicted(
 
 
 def _predicted(
-    net: MLP, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
+    net: Network, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
 ) -> Learned:
     with without_warning():  # the page and the terminal tell the small parameter
         theory = predict_training(net, task, algorithm, observables="all")

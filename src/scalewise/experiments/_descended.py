@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.tasks import Task
 
 Networks = tuple[
@@ -21,7 +21,7 @@ Networks = tuple[
 Outputs = Float[np.ndarray, "network sample output"]
 
 
-def drawn(net: MLP, count: int, rng: Generator) -> Networks:
+def drawn(net: Network, count: int, rng: Generator) -> Networks:
     """Initial weights and biases of many networks."""
     n = net.widths
     spread = [(net.C_W[k] / n[k]) ** 0.5 for k in range(net.depth)]
@@ -31,7 +31,7 @@ def drawn(net: MLP, count: int, rng: Generator) -> Networks:
 
 
 def descended(
-    net: MLP, networks: Networks, task: Task, rate: float, record: Sequence[int]
+    net: Network, networks: Networks, task: Task, rate: float, record: Sequence[int]
 ) -> Float[np.ndarray, "time network sample output"]:
     """Outputs on training samples, then tests, after each number of steps of `record`, which ascends.
 
@@ -46,12 +46,12 @@ def descended(
     return np.array(found)
 
 
-def outputs_of(net: MLP, networks: Networks, x: Float[np.ndarray, "sample feature"]) -> Outputs:
+def outputs_of(net: Network, networks: Networks, x: Float[np.ndarray, "sample feature"]) -> Outputs:
     """What networks answer."""
     return _layers(net, networks, x)[0][-1]
 
 
-def _layers(net: MLP, networks: Networks, x: np.ndarray) -> tuple[list[np.ndarray], list]:
+def _layers(net: Network, networks: Networks, x: np.ndarray) -> tuple[list[np.ndarray], list]:
     """Preactivations of all layers, and what enters each."""
     entering, z = [x], []
     for W, b in zip(*networks, strict=True):
@@ -61,7 +61,7 @@ def _layers(net: MLP, networks: Networks, x: np.ndarray) -> tuple[list[np.ndarra
     return z, entering
 
 
-def _step(net: MLP, networks: Networks, task: Task, rate: float) -> None:
+def _step(net: Network, networks: Networks, task: Task, rate: float) -> None:
     weights, biases = networks
     z, entering = _layers(net, networks, task.inputs)
     back = z[-1] - task.targets

@@ -26,7 +26,7 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.nets import measure
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.theory.deep import asymptotics, leading_forms
 from scalewise.theory.single import single_input_flow
 
@@ -155,6 +155,6 @@ class Growth:
         return canvas
 
 
-def _network(config: Settings, name: str, depth: int) -> MLP:
+def _network(config: Settings, name: str, depth: int) -> Network:
     net = MLP(depth, config.width, name, input_dim=1, output_dim=2).at_criticality()
     return net.with_equivalent_learning_rates()

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from scalewise.data import load_labelled
 from scalewise.nets import Parameters
 from scalewise.nets._networks import traced
-from scalewise.networks import MLP, ScaledMLP
+from scalewise.networks import Network, Scaled
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -
     return Task(x[train_rows], y[train_rows], x[kept], y[kept], order)
 
 
-def train(scaled: ScaledMLP, rates: Any, task: Task, *, seed: int = 0) -> Outcome:
+def train(scaled: Scaled, rates: Any, task: Task, *, seed: int = 0) -> Outcome:
     r"""Train one network for every seed of the task and every learning rate.
 
     $$\theta\to\theta-\eta\,\lambda_\theta\,\frac{\partial\mathcal L}{\partial\theta},\qquad
@@ -128,7 +128,7 @@ def train(scaled: ScaledMLP, rates: Any, task: Task, *, seed: int = 0) -> Outcom
     )
 
 
-def _drawn(net: MLP, seeds: int, seed: int) -> Parameters:
+def _drawn(net: Network, seeds: int, seed: int) -> Parameters:
     """Initial parameters, (seed, ...). Drawn by NumPy: JAX would compile for every shape."""
     n = net.widths
     rngs = [np.random.default_rng([seed, 3, k]) for k in range(seeds)]

@@ -50,12 +50,12 @@ def _of(*layers: Any, shape: Any, **rates: float) -> Network:
     return Network(*layers, input_shape=shape, width=32, **(rates or RATES))
 
 
-def _mlp() -> MLP:
+def _mlp() -> Network:
     return MLP(3, 32, "tanh", input_dim=3, output_dim=1, **RATES)
 
 
 # By name: the kind, and what makes it; of inputs of positions, then channels.
-NETWORKS: dict[str, tuple[str, Callable[[], MLP | Network]]] = {
+NETWORKS: dict[str, tuple[str, Callable[[], Network | Network]]] = {
     "MLP": ("plain", _mlp),
     "circular convolution": (
         "convolutional",
@@ -101,7 +101,7 @@ NETWORKS: dict[str, tuple[str, Callable[[], MLP | Network]]] = {
 }
 
 
-def inputs_of(net: MLP | Network) -> np.ndarray:
+def inputs_of(net: Network | Network) -> np.ndarray:
     """Two samples of normal numbers, the same for all networks of one shape."""
     shape = net.input_shape
     return np.random.default_rng(5).normal(size=(2, *np.atleast_1d(shape)))

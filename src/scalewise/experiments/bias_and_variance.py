@@ -14,8 +14,6 @@ Source: PDLT (10.50)-(10.56), (10.99)-(10.117), the latter corrected.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -25,7 +23,7 @@ from scalewise.data import load_labelled
 from scalewise.experiments._descended import descended, drawn
 from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, INK, Number, attributes, log_axes, panels, points
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.tasks import Task
 from scalewise.theory.single import nearby_inputs_flow
 from scalewise.training import GradientDescent, GradientFlow, predict_training
@@ -105,10 +103,10 @@ def _digits(config: Config) -> Task:
     return Task(x[rows[:n]], y[:n], test_inputs=x[rows[n:]], test_targets=y[n:])
 
 
-def _net(activation: str, depth: int, ratio: float, width: int = 1) -> MLP:
+def _net(activation: str, depth: int, ratio: float, width: int = 1) -> Network:
     net = MLP(depth, width, activation, input_dim=64, output_dim=1).at_criticality()
     net = net.with_equivalent_learning_rates()
-    return replace(net, C_W=[c * ratio for c in net.C_W])
+    return net.numbered(C_W=[c * ratio for c in net.C_W])
 
 
 def _generalised(activation: str, depth: int, ratio: float, *, task: Task) -> xr.Dataset:

@@ -25,7 +25,7 @@ from scipy import stats
 from scalewise.data import load_task
 from scalewise.experiments._form import Folder, Progress, each, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels, points
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import Design, GradientDescent, design, predict_training
@@ -129,7 +129,7 @@ def run(
     return told.assign_attrs(attributes(config))
 
 
-def _looked_at(found: Design, task: Task, config: Config) -> tuple[xr.Dataset, dict[str, MLP]]:
+def _looked_at(found: Design, task: Task, config: Config) -> tuple[xr.Dataset, dict[str, Network]]:
     """The candidates that are trained, as a table and as networks."""
     rest = np.linspace(config.refine, found.table.sizes["candidate"] - 1, config.others)
     chosen = [*range(config.refine), *map(int, rest)]
@@ -174,7 +174,7 @@ def _looked_at(found: Design, task: Task, config: Config) -> tuple[xr.Dataset, d
     return xr.Dataset(values, {"candidate": list(nets)}), nets
 
 
-def _trained(candidate: str, *, nets: dict[str, MLP], task: Task, config: Config) -> xr.Dataset:
+def _trained(candidate: str, *, nets: dict[str, Network], task: Task, config: Config) -> xr.Dataset:
     """The mean test loss of one candidate."""
     options = {"observables": ["test_loss"], "control": None, "progress": False}
     try:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, Number, attributes, log_axes, panels, points
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.theory.exact import mean_shallow_differential, sigma_derivative
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -53,7 +53,7 @@ class Config:
     networks: int = 100_000
     seed: int = 0
 
-    def network(self, width: int) -> MLP:
+    def network(self, width: int) -> Network:
         """Of this `width`, at criticality; the rates are such that no mean happens to vanish."""
         net = MLP(2, width, self.activation, input_dim=1, output_dim=1, lambda_b=0.0,
                   lambda_W=(1.0, 0.5))  # fmt: skip
@@ -103,7 +103,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _draws(config: Config, net: MLP, x: np.ndarray) -> list[np.ndarray]:
+def _draws(config: Config, net: Network, x: np.ndarray) -> list[np.ndarray]:
     r"""$d_I^{k-1}H$ of each network, (A9) and (A13) for one index; for even $k$ what stands for it.
 
     With the output as a factor, Stein's identity takes the average over the weights once:

@@ -11,8 +11,6 @@ Source: PDLT (6.34)-(6.48), section 6.3.1; order 1/n derived.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -109,7 +107,7 @@ def _scan(activation: str, depth: int, *, ratio: np.ndarray, seed: int) -> xr.Da
     net = MLP(depth, 1, activation, input_dim=5, output_dim=1).at_criticality()
     found = []
     for one in ratio:
-        moved = replace(net, C_W=[net.C_W[0], *(c * one for c in net.C_W[1:])])
+        moved = net.numbered(C_W=[net.C_W[0], *(c * one for c in net.C_W[1:])])
         with np.errstate(all="ignore"):
             learned = predict_training(moved, _task(1, seed), Bayes(), at="train", covariance=None)
         found.append(float(learned.get("log_evidence", xr.DataArray(np.nan))))

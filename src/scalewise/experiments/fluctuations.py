@@ -18,7 +18,7 @@ from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, Number, attributes, layers_below, panels, points
 from scalewise.nets import measure
 from scalewise.networks import MLP, ResidualMLP
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.theory import predict
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -72,7 +72,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _both(config: Config, net: Perceptron) -> dict[str, np.ndarray]:
+def _both(config: Config, net: Network) -> dict[str, np.ndarray]:
     """The recursions of a network, and its ensemble."""
     x = np.array([[net.C_W[0] ** -0.5]])
     names = ["kernel", "metric_nlo", "four_point_vertex"]

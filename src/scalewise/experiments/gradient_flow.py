@@ -24,7 +24,7 @@ from scalewise.experiments._look import (
     points,
     sheet,
 )
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.theory.single import gradient_norms
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
@@ -86,7 +86,7 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _measured(net: MLP, networks: int, rng: np.random.Generator) -> np.ndarray:
+def _measured(net: Network, networks: int, rng: np.random.Generator) -> np.ndarray:
     r"""$\sum_j(dz^{(L)}/dz^{(\ell)}_j)^2$ of real networks, (network, layer)."""
     out = np.ones((networks, net.depth))
     n, root = net.widths[1], [c**0.5 for c in net.C_W]

@@ -21,7 +21,7 @@ from scalewise.experiments._descended import descended, drawn, outputs_of
 from scalewise.experiments._form import computed, each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.tasks import Task
 from scalewise.training import GradientDescent, LastLayer, predict_training
 from scalewise.training.dynamics.networks import state_of
@@ -83,7 +83,7 @@ def run(config: Config) -> xr.Dataset:
     return data
 
 
-def _net(config: Config) -> MLP:
+def _net(config: Config) -> Network:
     return MLP(config.depth, config.width, config.activation, input_dim=2, output_dim=1, C_b=0.1, C_W=1.4,
                lambda_b=0.3, lambda_W=1.0)  # fmt: skip
 

@@ -32,7 +32,7 @@ from scalewise.comparison import Comparison, compare
 from scalewise.comparison._certainty import limit_among
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import (
@@ -139,7 +139,7 @@ def run(
     return found.load().reset_coords(drop=True).assign_attrs(attributes(config))
 
 
-def network(activation: str, depth: int, outputs: int) -> tuple[MLP, Task]:
+def network(activation: str, depth: int, outputs: int) -> tuple[Network, Task]:
     """The network and the task of a cell."""
     x, y = np.array(X), np.array(Y)[:, :outputs]
     C_W = 2.0 if activation == "gelu" else 1.4  # a little above criticality

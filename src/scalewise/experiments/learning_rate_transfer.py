@@ -43,7 +43,7 @@ from scalewise.experiments._look import (
 )
 from scalewise.experiments._optimum import below_best, bootstrap_rows, drift, parabola_minimum
 from scalewise.experiments._training import Task, make_task, train
-from scalewise.networks import MLP, ScaledMLP, apply_strategy
+from scalewise.networks import MLP, Network, Scaled, apply_strategy
 from scalewise.scaling import Strategy, gamma, meta, mup, ntk, standard, width_for_gamma
 from scalewise.theory.single import single_input_flow
 
@@ -124,7 +124,7 @@ class Config:
         fixed = gamma(self.depths[0], self.widths[0], "1/2")
         return self.depths[size], round(width_for_gamma(fixed, self.depths[size], "1/2"))
 
-    def network(self, depth: int, width: int, task: Task) -> MLP:
+    def network(self, depth: int, width: int, task: Task) -> Network:
         """For a `task`, of `depth` and `width`, at criticality.
 
         Every layer contributes equally, and biases learn no faster than weights.
@@ -205,7 +205,7 @@ def _check(config: Config) -> None:
         )
 
 
-def _predicted(scaled: ScaledMLP) -> float:
+def _predicted(scaled: Scaled) -> float:
     r"""$-\log_2(\eta\Theta\sqrt\gamma)$ of an input with $|x|^2=n_0$."""
     net = scaled.net
     flow = single_input_flow(net, K1=net.C_b[0] + net.C_W[0])

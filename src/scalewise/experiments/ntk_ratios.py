@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, Number, attributes, log_axes, panels, points
 from scalewise.nets import measure
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.theory.deep import asymptotics, leading_forms
 from scalewise.theory.single import single_input_flow
 
@@ -80,7 +80,7 @@ def run(config: Config) -> xr.Dataset:
 
 
 def _row_of(config: Config, name: str, layers: np.ndarray) -> dict[str, list]:
-    def network(depth: int) -> MLP:
+    def network(depth: int) -> Network:
         net = MLP(depth, config.width, name, input_dim=1, output_dim=2).at_criticality()
         return net.with_equivalent_learning_rates()
 

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from scalewise.experiments._descended import drawn
 from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 
@@ -109,7 +109,7 @@ def _change(config: Config, name: str, depth: int, width: int) -> tuple[float, f
 
 
 def _step(
-    net: MLP,
+    net: Network,
     W: list[np.ndarray],
     b: list[np.ndarray],
     gradients: list[tuple[np.ndarray, np.ndarray]],
@@ -122,7 +122,7 @@ def _step(
 
 
 def _sweep(
-    net: MLP, W: list[np.ndarray], b: list[np.ndarray], x: np.ndarray
+    net: Network, W: list[np.ndarray], b: list[np.ndarray], x: np.ndarray
 ) -> tuple[float, list[tuple[np.ndarray, np.ndarray]]]:
     r"""$\widehat H$ of one network on one input, and by layer $dz/dz^{(\ell)}$ and what enters it."""
     entering, z = [x], W[0] @ x + b[0]

@@ -22,7 +22,7 @@ from numpy.random import Generator
 
 from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, panels, points
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.theory.information import conditional_variance
@@ -83,11 +83,11 @@ def run(config: Config) -> xr.Dataset:
     return data
 
 
-def _net(config: Config, depth: int, width: int) -> MLP:
+def _net(config: Config, depth: int, width: int) -> Network:
     return MLP(depth, width, config.activation, input_dim=3, output_dim=2, C_b=0.1, C_W=1.5)
 
 
-def _hidden(net: MLP, x: np.ndarray, count: int, rng: Generator) -> list[np.ndarray]:
+def _hidden(net: Network, x: np.ndarray, count: int, rng: Generator) -> list[np.ndarray]:
     """Activations of every hidden layer (network, neuron, sample), each layer Gaussian given the one below."""
     G = net.C_b[0] + net.C_W[0] / net.input_dim * x @ x.T
     kernels, found = np.broadcast_to(G, (count, *G.shape)), []

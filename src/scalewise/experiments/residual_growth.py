@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, panels, points
 from scalewise.nets import measure
-from scalewise.networks import ResidualMLP
+from scalewise.networks import Network, ResidualMLP
 from scalewise.theory import predict
 from scalewise.theory.residual import (
     gamma_star,
@@ -116,19 +116,19 @@ def run(config: Config) -> xr.Dataset:
     )
 
 
-def _network(config: Config, name: str, gamma: float, depth: int) -> ResidualMLP:
+def _network(config: Config, name: str, gamma: float, depth: int) -> Network:
     n = config.width
     skips = [0.0] + [gamma] * (depth - 1)
     net = ResidualMLP(depth, n, name, gamma=skips, input_dim=1, output_dim=n)
     return net.at_criticality()
 
 
-def _input(net: ResidualMLP) -> np.ndarray:
+def _input(net: Network) -> np.ndarray:
     """Its kernel in the first layer is 1."""
     return np.array([[net.C_W[0] ** -0.5]])
 
 
-def _predicted(net: ResidualMLP) -> np.ndarray:
+def _predicted(net: Network) -> np.ndarray:
     """$V/K^2$ at every layer."""
     found = predict(net, _input(net), observables=["kernel", "four_point_vertex"]).squeeze()
     return (found.four_point_vertex / found.kernel**2).values

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from scalewise.experiments._form import Progress, settings
 from scalewise.experiments._look import COLORS, Number, log_axes, panels
 from scalewise.nets import sample_differentials
-from scalewise.networks import MLP, apply_strategy
+from scalewise.networks import MLP, Network, apply_strategy
 from scalewise.scaling import meta, observable_order
 from scalewise.theory.single import single_input_flow
 
@@ -86,7 +86,7 @@ class Config:
     kernel: float = 1.0
     seed: int = 0
 
-    def network(self, depth: int, width: int) -> MLP:
+    def network(self, depth: int, width: int) -> Network:
         r"""Of `depth` and `width`, critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$, $\lambda_W=1$.
 
         These learning rates are equivalent across depth for $p_\perp=1$, PDLT (9.66)-(9.71).

@@ -24,7 +24,7 @@ from scalewise.experiments._descended import Networks, descended, drawn
 from scalewise.experiments._form import computed, each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.tasks import Task
 from scalewise.theory import predict
 from scalewise.training import (
@@ -109,7 +109,7 @@ def run(config: Config) -> xr.Dataset:
     return data
 
 
-def _net(config: Config, width: int) -> MLP:
+def _net(config: Config, width: int) -> Network:
     return MLP(config.depth, width, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4, lambda_b=0.3,
                lambda_W=1.0)  # fmt: skip
 

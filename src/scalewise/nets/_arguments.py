@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from scalewise._checked import Must
 from scalewise.nets._estimators import ESTIMATORS, accumulators, estimators
 from scalewise.nets._moments import CovarianceSums
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, select
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
-def choose(net: Architecture, observables: Any, widths: Any, samples: int) -> Selection:
+def choose(net: Network, observables: Any, widths: Any, samples: int) -> Selection:
     """The observables to measure, by the rule of `predict`; slopes in 1/n need several widths."""
     chosen = select(observables, net, samples=samples, drawn=True)
     slopes = [name for name in chosen.names if ESTIMATORS[name].slope_of]
@@ -43,7 +43,7 @@ def check_count(networks: int, names: tuple[str, ...]) -> None:
         )
 
 
-def check_size(net: Architecture, samples: int, names: tuple[str, ...], budget: int) -> None:
+def check_size(net: Network, samples: int, names: tuple[str, ...], budget: int) -> None:
     """Refuse tensors with four indices that do not fit the memory."""
     large = [name for name in names if OBSERVABLES[name].legs == 4]
     if not large:

@@ -12,9 +12,9 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
-from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._by_jax import forward, nothing
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, bare, by_node, rates_of, refuse_masks
 
@@ -118,7 +118,7 @@ def _gradient(parameters: Parameters, x: Any, top: Any, *, program: Program) -> 
 
 
 def _fitted(
-    net: Architecture, parameters: Parameters, x: Any, error: np.ndarray
+    net: Network, parameters: Parameters, x: Any, error: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     for sigma in net.activations:
         check_has_slope(sigma)

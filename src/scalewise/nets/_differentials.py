@@ -9,7 +9,6 @@ its derivative along the vectors it was handed: no Jacobian, no Hessian is ever 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,9 +28,9 @@ from scalewise.nets._networks import (
     precision,
     traced,
 )
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._weights import Parameters
 
 SAMPLED = ("z", "ntk", "dntk", "z_dntk", "ddntk_I", "ddntk_II")
@@ -41,7 +40,7 @@ Function = Callable[[Any], Any]
 
 @checked
 def empirical_differential(
-    net: WithoutSkips,
+    net: Plain,
     parameters: Parameters,
     x: Any,
     parents: Sequence[Index] = (0,),
@@ -103,7 +102,7 @@ def empirical_differential(
 
 @checked
 def sample_differentials(
-    net: WithoutSkips, x: Any, networks: Count, *, seed: Seed = 0, dtype: Dtype = "float32"
+    net: Plain, x: Any, networks: Count, *, seed: Seed = 0, dtype: Dtype = "float32"
 ) -> dict[str, Float[np.ndarray, " network"]]:
     r"""The first differentials of output 0 at one input, for many networks.
 
@@ -145,7 +144,8 @@ def sample_differentials(
         scales = np.sqrt(np.array([net.C_b, net.C_W])).astype(dtype)
         numbers = (np.asarray(inputs[0], dtype), scales, _roots(net, dtype))
         # Unit variances and rates: networks that differ in these alone share one compilation.
-        unit = replace(net, C_b=1.0, C_W=1.0, lambda_b=1.0, lambda_W=1.0)
+        ones = (1.0,) * net.depth
+        unit = net.numbered(C_b=ones, C_W=ones, lambda_b=ones, lambda_W=ones)
         for start in range(0, networks, batch):
             # Drawn whole and cut, for the devices and so that the last batch is not compiled anew.
             indices = spread(start + np.arange(filled(batch)))
@@ -156,7 +156,7 @@ def sample_differentials(
 
 
 @partial(jax.jit, static_argnames=("unit", "dtype"))
-def _draw(base: Any, indices: Any, numbers: Any, *, unit: MLP, dtype: str) -> Any:
+def _draw(base: Any, indices: Any, numbers: Any, *, unit: Network, dtype: str) -> Any:
     x, scales, roots = numbers
     sigma = traced(unit.activation)
 
@@ -216,7 +216,7 @@ def _dot(one: Any, other: Any) -> Any:
     return sum(jnp.vdot(a, b) for a, b in pairs)
 
 
-def _roots(net: MLP, dtype: str) -> np.ndarray:
+def _roots(net: Network, dtype: str) -> np.ndarray:
     r"""$\sqrt{\lambda_b}$ and $\sqrt{\lambda_W/n_{\ell-1}}$ of each layer."""
     rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])])
     return np.sqrt(rates).astype(dtype)
@@ -247,7 +247,7 @@ def _features(parameters: Parameters, x: Any, sigma: Any) -> Any:
     return s
 
 
-def _check_smooth(net: MLP, k: int) -> None:
+def _check_smooth(net: Network, k: int) -> None:
     check_has_slope(net.activation)
     if k > 1 and net.activation.kinks:
         raise ValueError(

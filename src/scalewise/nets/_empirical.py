@@ -19,9 +19,9 @@ from scalewise.nets._networks import (
     precision,
     traced,
 )
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._weights import Parameters
 
 Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
@@ -29,7 +29,7 @@ Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 
 @checked
 def empirical_dntk(
-    net: WithoutSkips, parameters: Parameters, x: Any, legs: Legs = None
+    net: Plain, parameters: Parameters, x: Any, legs: Legs = None
 ) -> Float[np.ndarray, "sample sample sample leg leg_1 leg_2"]:
     r"""The differential of the neural tangent kernel of one real network, to rounding.
 
@@ -71,7 +71,7 @@ def empirical_dntk(
 
 @checked
 def empirical_ddntk(
-    net: WithoutSkips, parameters: Parameters, x: Any, legs: Legs = None
+    net: Plain, parameters: Parameters, x: Any, legs: Legs = None
 ) -> tuple[
     Float[np.ndarray, "sample sample sample sample leg leg_1 leg_2 leg_3"],
     Float[np.ndarray, "sample sample sample sample leg leg_1 leg_2 leg_3"],
@@ -122,7 +122,7 @@ def empirical_ddntk(
 Prepared = tuple[Parameters, np.ndarray, tuple[np.ndarray, ...], np.ndarray]
 
 
-def _prepare(net: MLP, parameters: Parameters, x: Any, legs: Legs, count: int) -> Prepared:
+def _prepare(net: Network, parameters: Parameters, x: Any, legs: Legs, count: int) -> Prepared:
     """Everything as arrays of one dtype."""
     dtype = check_parameters(net, parameters)
     given = [np.eye(net.output_dim)] * count if legs is None else legs
@@ -136,7 +136,7 @@ def _prepare(net: MLP, parameters: Parameters, x: Any, legs: Legs, count: int) -
     return parameters, check_inputs(net, x).astype(dtype), arrays, rates
 
 
-def _run(kernel: Any, net: MLP, prepared: Prepared, *, order: int) -> np.ndarray:
+def _run(kernel: Any, net: Network, prepared: Prepared, *, order: int) -> np.ndarray:
     with precision(str(prepared[1].dtype)):
         found = _contract(*prepared, kernel=kernel, sigma=traced(net.activation), order=order)
     k = len(prepared[2])

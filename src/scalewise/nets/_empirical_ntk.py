@@ -9,9 +9,9 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
-from scalewise.networks._architecture import AnyNetwork
 from scalewise.networks._by_jax import ntk_of
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._network import AnyNetwork
 from scalewise.networks._weights import Parameters, bare, rates_of, refuse_masks
 
 

@@ -13,7 +13,7 @@ from scalewise.nets._devices import filled, on_host
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import Store, resumable
 
@@ -47,7 +47,7 @@ class Ensemble:
     most: int = LARGEST_BATCH
 
 
-def first_activation(net: Architecture) -> Activation:
+def first_activation(net: Network) -> Activation:
     """The activation that a message of overflow names."""
     return next(iter(net.activations), activation("linear"))
 

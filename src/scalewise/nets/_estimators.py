@@ -19,8 +19,7 @@ from scalewise.nets._ntk_statistics import Statistics
 from scalewise.nets._program import first_layer as first_of_program
 from scalewise.nets._program import measured_layers
 from scalewise.nets._sampler import first_metric
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 
 Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
@@ -191,12 +190,12 @@ _BY_HALVES = Part("program", "halves", lambda samples: 2 * _pairs(samples))
 _OF_ANY_WITH_SKIPS = {"four_point_vertex": Estimator(_BY_HALVES, CovarianceSums, _between_halves)}
 
 
-def estimators(net: Architecture) -> dict[str, Estimator]:
+def estimators(net: Network) -> dict[str, Estimator]:
     """The estimator of each observable in a network."""
     layers = measured_layers(net)
     of = Statistics(net.program, layers, 1, ())
     found = ESTIMATORS | (_IN_PAIRS if of.in_pairs else {})
-    if isinstance(net, Perceptron):
+    if net.is_perceptron:
         return found | _WITH_SKIPS if any(net.skips) else found
     ends = [net.program.layers[layer - 1] for layer in layers]
     alone = all(net.program.averages_out(((end, 1.0),)) for end in ends)

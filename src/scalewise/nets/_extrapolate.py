@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 
 
-def check_widths(net: Architecture, widths: Sequence[int]) -> tuple[Any, ...]:
+def check_widths(net: Network, widths: Sequence[int]) -> tuple[Any, ...]:
     """The network at each of the widths, which must be two or more different numbers."""
     if len(set(widths)) < 2 or len(set(widths)) != len(widths):
         raise ValueError(
@@ -23,7 +22,7 @@ def check_widths(net: Architecture, widths: Sequence[int]) -> tuple[Any, ...]:
 
 def rescale(net: Any, width: int) -> Any:
     """The network with first hidden width `width` and the same ratios between its hidden widths."""
-    if not isinstance(net, Perceptron):
+    if not net.is_perceptron:
         return net.at_width(width)
     hidden = net.hidden_widths
     if any(n * width % hidden[0] for n in hidden):

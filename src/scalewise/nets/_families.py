@@ -17,13 +17,11 @@ from scalewise.nets._program import Drawn, measured_layers, sample_program
 from scalewise.nets._random import normals
 from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
 from scalewise.networks import Network
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
 
 Builder = Callable[[Any, np.ndarray, dict[str, Kind], str], Ensemble]
 
 
-def _layers(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Metrics and NTKs of every layer, without weights."""
     widths = zip(net.hidden_widths, net.skips[1:], strict=True)
     if "halves" in sums and any(skip and width == 1 for width, skip in widths):
@@ -57,20 +55,20 @@ def _layers(net: Perceptron, x: np.ndarray, sums: dict[str, Kind], dtype: str) -
     )
 
 
-def _statistics(net: Architecture, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """The whole NTK of what neurons read, from real weights."""
     of = Statistics(net.program, measured_layers(net), len(x), tuple(sums))
     return _weighted(net, x, sums, dtype, of=of, sample=sample_statistics, stream=2)
 
 
-def _dntk(net: Architecture, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
     """Steps along gradients, from real weights and random signs."""
     of = Differentials(net.program, measured_layers(net), len(x), tuple(sums))
     return _weighted(net, x, sums, dtype, of=of, sample=sample_dntk, stream=3)
 
 
 def _weighted(
-    net: Architecture, x: np.ndarray, sums: dict[str, Kind], dtype: str, *,
+    net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str, *,
     of: Statistics | Differentials, sample: Callable[..., dict[str, Any]], stream: int,
 ) -> Ensemble:  # fmt: skip
     """Networks with real weights; the draws themselves are kept in float64, and once more while they are summed."""

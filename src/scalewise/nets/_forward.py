@@ -26,7 +26,7 @@ from scalewise.nets._networks import (
     traced,
 )
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._weights import Parameters
 
 LARGEST = 2**28  # bytes of one tensor
@@ -54,7 +54,7 @@ class LayerTensors:
 
 
 @checked
-def layer_tensors(net: WithoutSkips, parameters: Parameters, x: Any) -> tuple[LayerTensors, ...]:
+def layer_tensors(net: Plain, parameters: Parameters, x: Any) -> tuple[LayerTensors, ...]:
     r"""NTK, dNTK and both ddNTKs of every layer of one network, all neurons and samples.
 
     $$\widehat H^{(\ell+1)}_{i_1i_2}=\delta_{i_1i_2}\Big[\lambda_b+\frac{\lambda_W}{n_\ell}\sum_j

@@ -26,9 +26,8 @@ from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import Dtype, Seed
-from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs, digest_of
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import kept, opened
@@ -150,7 +149,7 @@ def measure(
         parts = [_estimates(s, e, len(x), rows) for s, e in zip(sums, epsilon, strict=False)]
         deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, rows)
         result = _dataset(net, x, layers, deep, rows)
-        if not isinstance(net, Perceptron):
+        if not net.is_perceptron:
             result["expansion_parameter"] = _expansion(
                 result, parts, epsilon, layers, net, networks
             )
@@ -164,7 +163,7 @@ def measure(
 
 
 def _plan(
-    net: Architecture, x: np.ndarray, names: tuple[str, ...], dtype: str
+    net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str
 ) -> dict[str, Ensemble]:
     """The ensembles to be drawn at one set of widths, in the order of the families."""
     kinds = accumulators(estimators(net)[name] for name in names)
@@ -198,7 +197,7 @@ def _extrapolated(
 
 
 def _dataset(
-    net: Architecture,
+    net: Network,
     x: np.ndarray,
     layers: tuple[int, ...],
     deep: Measured,
@@ -232,7 +231,7 @@ def _expansion(
     parts: list[Measured],
     epsilon: np.ndarray,
     layers: tuple[int, ...],
-    net: Architecture,
+    net: Network,
     networks: int,
 ) -> xr.Variable:
     """The largest relative variance of the metric that networks had, at the network's own width."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from scalewise._checked import Must, checked, dtype_of
 from scalewise.activations import Activation
-from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._by_jax import precision as precision
 from scalewise.networks._by_jax import traced as traced
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.networks._nodes import Draw
 from scalewise.networks._weights import Parameters, check_shapes, shapes_of
 
@@ -55,7 +55,7 @@ def check_smooth(activation: Activation, name: str = "ddntk_R") -> None:
         )
 
 
-def check_parameters(net: Architecture, parameters: Parameters) -> str:
+def check_parameters(net: Network, parameters: Parameters) -> str:
     """The dtype of parameters; refused are those of another network or another precision."""
     check_shapes(net.program, parameters, "`parameters`")
     dtype = str(parameters.weights[0].dtype)

@@ -21,17 +21,17 @@ from jaxtyping import Float
 
 from scalewise.nets._random import take
 from scalewise.nets._sampler import Layer, in_place
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 
 PROBES = 1
 
 
-def first_ntk(net: Perceptron, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
+def first_ntk(net: Network, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
     r"""$H^{(1)}=\lambda_b+\lambda_Wxx^T/n_0$, which does not fluctuate; PDLT (8.23)."""
     return net.lambda_b[0] + net.lambda_W[0] / net.input_dim * (x @ x.T)
 
 
-def row_numbers(net: Perceptron, samples: int) -> list[tuple[int, ...]]:
+def row_numbers(net: Network, samples: int) -> list[tuple[int, ...]]:
     r"""Shapes of the random numbers that rows need: the signs of each hidden layer, and each $\eta$.
 
     A second sign of each neuron is for the skip connection of the layer above.
@@ -92,7 +92,7 @@ def _root(xp: Any, B: Any) -> Any:
 
 
 def mean_ntks(
-    net: Perceptron, x: Float[np.ndarray, "sample feature"], layers: list[Layer], numbers: Any
+    net: Network, x: Float[np.ndarray, "sample feature"], layers: list[Layer], numbers: Any
 ) -> Float[np.ndarray, "network layer sample sample"]:
     r"""Unbiased draws of the mean NTK of the layers 2..L, one for each network.
 

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.nets._drawn import Numbers
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import by_all_weights, forward, nothing
+from scalewise.networks._network import Network
 from scalewise.networks._nodes import Draw
 from scalewise.networks._program import Program
 from scalewise.networks._weights import Weights, fields, last_entering, rates_of
@@ -165,12 +165,12 @@ def metric_and_ntk(
     return G, H
 
 
-def measured_layers(net: Architecture) -> tuple[int, ...]:
+def measured_layers(net: Network) -> tuple[int, ...]:
     """The layers of one site that fluctuate, or that weights of others are averaged over."""
     return tuple(layer for layer in net.layers_of_one_site if layer > 1)
 
 
-def first_layer(net: Architecture, x: np.ndarray, *, ntk: bool = False) -> np.ndarray:
+def first_layer(net: Network, x: np.ndarray, *, ntk: bool = False) -> np.ndarray:
     """What does not fluctuate: the metric, or the NTK, of a first layer of one site."""
     program = net.program
     node = program.nodes[program.draws[0]]

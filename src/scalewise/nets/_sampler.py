@@ -24,7 +24,7 @@ from jaxtyping import Float
 from scalewise.nets._devices import on_host
 from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, philox, take
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 
 Sigma = Callable[[Any], Any]
 
@@ -49,19 +49,19 @@ class Layer(NamedTuple):
     z: Any = None
 
 
-def first_metric(net: Perceptron, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
+def first_metric(net: Network, x: np.ndarray) -> Float[np.ndarray, "sample sample"]:
     r"""$G^{(1)}=C_b+C_Wxx^T/n_0$, which does not fluctuate; PDLT (4.8)."""
     return net.C_b[0] + net.C_W[0] / net.input_dim * (x @ x.T)
 
 
-def first_factor(net: Perceptron, x: np.ndarray) -> Float[np.ndarray, "rank sample"]:
+def first_factor(net: Network, x: np.ndarray) -> Float[np.ndarray, "rank sample"]:
     r"""$R$ with $R^TR=G^{(1)}$, exact to rounding for singular $G^{(1)}$ too."""
     ones = np.full((1, len(x)), np.sqrt(net.C_b[0]))
     features = np.vstack([np.sqrt(net.C_W[0] / net.input_dim) * x.T, ones])
     return np.asarray(np.linalg.qr(features, mode="r"))
 
 
-def ranks(net: Perceptron, samples: int) -> list[int]:
+def ranks(net: Network, samples: int) -> list[int]:
     r"""How many $\xi$ a neuron of each hidden layer has."""
     return [min(n + 1, samples) for n in net.widths[: net.depth - 1]]
 
@@ -115,7 +115,7 @@ def _factor(xp: Any, s: Any, C_b: Any, C_W: Any) -> tuple[Any, Any]:
 
 
 def draw_layers(
-    net: Perceptron,
+    net: Network,
     factor: Float[np.ndarray, "rank sample"],
     numbers: Any,
     *,
@@ -162,7 +162,7 @@ def draw_numbers(keys: Any, count: int, dtype: str) -> Any:
 
 
 def metrics(
-    net: Perceptron, layers: list[Layer], *, neurons: slice = slice(None)
+    net: Network, layers: list[Layer], *, neurons: slice = slice(None)
 ) -> Float[np.ndarray, "network layer sample sample"]:
     r"""$\widehat G^{(2)},\dots,\widehat G^{(L)}$ of each network, averaged over the weights above.
 

@@ -454,10 +454,12 @@ class Builder:
         Returns:
             What leaves the last.
         """
-        outside = self.path, self.name
+        outside, said = (self.path, self.name), dict[int, str]()
         for number, layer in enumerate(layers, 1):
             self.path = (*outside[0], number)
-            self.name = f"Layer {'.'.join(map(str, self.path))}, {layer!r},"
+            if id(layer) not in said:  # in a deep network the same layer stands many times
+                said[id(layer)] = repr(layer)
+            self.name = f"Layer {'.'.join(map(str, self.path))}, {said[id(layer)]},"
             of = layer.into(self, of)
         self.path, self.name = outside
         return of

@@ -9,20 +9,19 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array, not_finite
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.networks._nodes import Read
-from scalewise.networks._perceptron import Perceptron
 
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
 
-def check_inputs(net: Architecture, x: Any) -> Float[np.ndarray, "sample *positions feature"]:
+def check_inputs(net: Network, x: Any) -> Float[np.ndarray, "sample *positions feature"]:
     """Inputs as a float64 array that `net` can take; refused if a result would not be a number.
 
     A first-layer kernel may be 0 (a zero input vector with C_b = 0) where the next one is not and sigma is smooth
     at 0; at some positions of an input it may always be.
     """
-    if not isinstance(net, Architecture):
+    if not isinstance(net, Network):
         raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
     array, shape = float_array("`x`", x), net.input_shape
     axes = ("samples", *("positions",) * (len(shape) - 1), "features")
@@ -59,7 +58,7 @@ def check_inputs(net: Architecture, x: Any) -> Float[np.ndarray, "sample *positi
     return array
 
 
-def _refuse_lost_signal(net: Architecture, sample: int) -> None:
+def _refuse_lost_signal(net: Network, sample: int) -> None:
     """Refuse an input without a first-layer kernel where the layers above cannot do with that."""
     refused = f"`x` holds a zero input vector (sample {sample}) and C_b = 0, "
     remedy = "Drop that sample or set C_b > 0 in the first layer."
@@ -80,7 +79,7 @@ def _refuse_lost_signal(net: Architecture, sample: int) -> None:
         )
 
 
-def refuse_zero_inputs(net: Perceptron, x: Float[np.ndarray, "sample feature"], what: str) -> None:
+def refuse_zero_inputs(net: Network, x: Float[np.ndarray, "sample feature"], what: str) -> None:
     """Refuse inputs whose preactivations in the first layer are all 0, which do not have `what`: "an angle"."""
     zero = ~np.any(x, axis=1)
     if net.C_b[0] == 0 and zero.any():
@@ -91,7 +90,7 @@ def refuse_zero_inputs(net: Perceptron, x: Float[np.ndarray, "sample feature"], 
 
 
 def check_kernels(
-    net: Architecture, layer: int, K: Float[np.ndarray, "*_layer sample"], *, power: int = 2
+    net: Network, layer: int, K: Float[np.ndarray, "*_layer sample"], *, power: int = 2
 ) -> None:
     """Refuse kernels that explode or vanish, or of which what is computed from them would.
 

@@ -1,23 +1,32 @@
-"""The multilayer perceptron whose behaviour is predicted and measured: shape and hyperparameters, no weights."""
+"""Networks of fully connected layers by their numbers, with and without skip connections."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-import numpy as np
-
-from scalewise._checked import Must, NotNegative, Positive, checked
-from scalewise._readable import readable
-from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
-from scalewise.networks._layers import one_for_all
-from scalewise.networks._perceptron import Perceptron
+from scalewise._checked import Count, Must, checked
+from scalewise.activations import Activation
+from scalewise.activations._catalogue import ActivationLike
+from scalewise.networks._layers import ByLayer, NotNegatives, Positives, Widths, per_layer
+from scalewise.networks._network import Network
+from scalewise.networks._nodes import HYPERPARAMETERS
+from scalewise.networks.layers._stack import Stacked
 
 
 @checked
-@dataclass(frozen=True, init=False)
-@readable
-class MLP(Perceptron):
+def MLP(
+    depth: Count,
+    width: Widths,
+    activation: ActivationLike,
+    *,
+    input_dim: Count,
+    output_dim: Count,
+    C_b: NotNegatives = 0.0,
+    C_W: Positives = 1.0,
+    lambda_b: NotNegatives = 1.0,
+    lambda_W: NotNegatives = 1.0,
+) -> Network:
     r"""A multilayer perceptron at initialisation, in PDLT's parametrisation.
 
     $$z^{(1)}=b^{(1)}+W^{(1)}x,\qquad z^{(\ell+1)}=b^{(\ell+1)}+W^{(\ell+1)}\sigma(z^{(\ell)}),
@@ -25,9 +34,7 @@ class MLP(Perceptron):
     $$b^{(\ell)}_i\sim N(0,C_b^{(\ell)}),\qquad W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),$$
     and learning rates $\lambda_b^{(\ell)}$ for biases, $\lambda_W^{(\ell)}/n_{\ell-1}$ for weights.
 
-    A network is a value: equal to any other with the same numbers, hashable, and ``dataclasses.replace(net,
-    depth=8)`` is the same network with more layers, where every number that was given once for all layers is
-    repeated.
+    It is the `Network` of layers `Dense`, with the activation between them, and equal to one that is written so.
 
     Args:
         depth: $L$, the number of weight layers, at least 1.
@@ -40,6 +47,9 @@ class MLP(Perceptron):
         lambda_b: Learning-rate factor of the biases; at least 0.
         lambda_W: Learning-rate factor of the weights; at least 0.
 
+    Returns:
+        The network; its numbers are those of the first layer wherever others do not differ.
+
     Raises:
         ValueError: If a size is below 1, a variance or rate is negative or not finite, or a list
             has the wrong length. The message names the argument and the value.
@@ -51,91 +61,136 @@ class MLP(Perceptron):
         >>> net = sw.MLP(4, 128, "tanh", input_dim=64, output_dim=10)
         >>> net.widths
         (64, 128, 128, 128, 10)
+        >>> net == sw.Network(*[sw.Dense(), "tanh"] * 3, sw.Dense(10), input_shape=64, width=128)
+        True
     """
+    numbers = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
+    widths = _widths("MLP", depth, width, input_dim, output_dim)
+    return _made("MLP", widths, activation, numbers, (0.0,) * depth)
 
-    @property
-    def skips(self) -> tuple[float, ...]:
-        """No layer adds the one below to itself: all 0."""
-        return one_for_all(self.depth, 0.0)
 
-    @property
-    def branch(self) -> MLP:
-        """Itself."""
-        return self
+@checked
+def ResidualMLP(
+    depth: Count,
+    width: Widths,
+    activation: ActivationLike,
+    *,
+    gamma: NotNegatives,
+    input_dim: Count,
+    output_dim: Count,
+    C_b: NotNegatives = 0.0,
+    C_W: Positives = 1.0,
+    lambda_b: NotNegatives = 1.0,
+    lambda_W: NotNegatives = 1.0,
+) -> Network:
+    r"""A multilayer perceptron with skip connections: every layer adds $\gamma_\ell$ times the one below.
 
-    @checked
-    def with_equivalent_learning_rates(
-        self,
-        lambda_b: NotNegative = 1.0,
-        lambda_W: NotNegative = 1.0,
-        *,
-        kernel: Positive | None = None,
-    ) -> MLP:
-        r"""The same network with rates that let every layer contribute equally to the NTK.
+    $$z^{(\ell)}=b^{(\ell)}+W^{(\ell)}\sigma(z^{(\ell-1)})+\gamma_\ell z^{(\ell-1)}$$
+    The rest is as in `MLP`; the factor $\xi$ of PDLT (B.3) is absorbed in $C_b$ and $C_W$. It is the `Network`
+    of `Dense` and `Skip(activation, Dense(), factor=gamma)`.
 
-        $$\lambda_b^{(\ell)}=\tilde\lambda_b/L,\qquad\lambda_W^{(\ell)}=\tilde\lambda_W/L$$
-        for a scale-invariant activation (and, at $K=K^\star$, a half-stable one);
-        $$\lambda_b^{(\ell)}=\tilde\lambda_b\,\ell^{-p_\perp}L^{p_\perp-1},\qquad
-          \lambda_W^{(\ell)}=\tilde\lambda_W(L/\ell)^{p_\perp-1}$$
-        for the class $K^\star=0$, where contributions are equal asymptotically in $\ell$. The NTK
-        of the output is then independent of the depth. With `kernel` the rates are computed layer
-        by layer from the products of $\chi_\perp$ instead: for an input of that kernel all
-        contributions are exactly equal, at any hyperparameters and for any activation.
+    Args:
+        depth: $L$, the number of weight layers, at least 1.
+        width: Width of every hidden layer, or the $L-1$ hidden widths.
+        activation: Name, callable or `Activation`.
+        gamma: $\gamma$ of every layer from the second to the last hidden one; or
+            $\gamma_1,\dots,\gamma_L$ with $\gamma_1=0$, if the trunk is to reach the output or $\gamma$ to vary.
+            A layer with a skip connection is as wide as the one below.
+        input_dim: $n_0$.
+        output_dim: $n_L$.
+        C_b: Bias variance, one number or one per layer; at least 0.
+        C_W: Rescaled weight variance, one number or one per layer; positive.
+        lambda_b: Learning-rate factor of the biases; at least 0.
+        lambda_W: Learning-rate factor of the weights; at least 0.
 
-        Args:
-            lambda_b: $\tilde\lambda_b$, at least 0.
-            lambda_W: $\tilde\lambda_W$, at least 0.
-            kernel: $K^{(1)}=C_b+C_W|x|^2/n_0$ of a typical input; ``None`` to use the rule of the
-                activation's class, at its critical hyperparameters.
+    Returns:
+        The network; its `skips` are the $\gamma_\ell$.
 
-        Returns:
-            A copy; $\lambda_W^{(\ell)}$ is divided by $n_{\ell-1}$ by the network itself.
+    Raises:
+        ValueError: As for `MLP`; if a $\gamma$ is negative or not finite, their number is wrong, the first is
+            not 0, or a layer with a skip connection is not as wide as the one below it.
 
-        Raises:
-            ValueError: If a rate is negative or not finite; without `kernel`, if the activation has
-                no class or $C_b,C_W$ are not critical behind the first layer; with `kernel`, if the
-                signal explodes or vanishes.
+    Source: PDLT (B.3)-(B.6), (B.9).
 
-        Source: PDLT (9.94)-(9.96), (9.28). The rule with `kernel`, and those of half-stable points
-        and of a kink at 0, follow from the same demand; they are not printed.
+    Example:
+        >>> import numpy as np, scalewise as sw
+        >>> from scalewise.networks import ResidualMLP
+        >>> net = ResidualMLP(4, 64, "relu", gamma=0.6, input_dim=2, output_dim=1).at_criticality()
+        >>> net.skips
+        (0.0, 0.6, 0.6, 0.0)
+        >>> sw.predict(net, np.eye(2)).four_point_vertex.values[:, 0, 0, 0, 0].round(2)
+        array([ 0.  ,  2.97,  7.27, 15.54])
+    """
+    numbers = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
+    widths = _widths("ResidualMLP", depth, width, input_dim, output_dim)
+    return _made("ResidualMLP", widths, activation, numbers, _skips(gamma, widths))
 
-        Example:
-            >>> import scalewise as sw
-            >>> net = sw.MLP(4, 128, "tanh", input_dim=64, output_dim=10).at_criticality()
-            >>> net.with_equivalent_learning_rates(lambda_b=12.0).lambda_b
-            (12.0, 6.0, 4.0, 3.0)
-        """
-        if kernel is not None:
-            bias, weight = rates_along(
-                self.activation, kernel, self.C_b, self.C_W, lambda_b, lambda_W
+
+def _widths(
+    name: str, depth: int, width: Widths, input_dim: int, output_dim: int
+) -> tuple[int, ...]:
+    hidden = per_layer(f"{name}.width", width, depth - 1, what="hidden layers")
+    return (input_dim, *hidden, output_dim)
+
+
+def _made(
+    name: str,
+    widths: tuple[int, ...],
+    sigma: Activation,
+    numbers: dict[str, Any],
+    skips: tuple[float, ...],
+) -> Network:
+    depth = len(skips)
+    own = {k: tuple(map(float, per_layer(f"{name}.{k}", v, depth))) for k, v in numbers.items()}
+    ordered = (own[k] for k in HYPERPARAMETERS)
+    by_layer = ByLayer(widths, (sigma,) if depth > 1 else (), *ordered, skips=skips)
+    return Network.known(*Stacked.of(by_layer), by_layer=by_layer)
+
+
+def _skips(gamma: NotNegatives, widths: tuple[int, ...]) -> tuple[float, ...]:
+    """The skip of every layer, checked against the widths."""
+    depth = len(widths) - 1
+    if isinstance(gamma, Sequence):
+        skips = tuple(map(float, per_layer("ResidualMLP.gamma", gamma, depth)))
+    else:
+        skips = (0.0, *(float(gamma),) * (depth - 2), 0.0)[:depth]
+    if skips[0]:
+        raise ValueError(
+            f"`ResidualMLP.gamma` must be 0 in the first layer, which has nothing to skip; got {gamma}. One "
+            "number stands for the hidden layers."
+        )
+    for layer in range(2, depth + 1):
+        wide, below = widths[layer], widths[layer - 1]
+        if skips[layer - 1] and wide != below:
+            raise ValueError(
+                f"A layer with a skip connection must be as wide as the one below; layer {layer} "
+                f"has width {wide} over {below}. Use equal widths, or gamma = 0 there."
             )
-        else:
-            record = criticality(self.activation)
-            bias, weight = equivalent_rates(record, self.depth, lambda_b, lambda_W)
-            _require_criticality(self, record)
-        return replace(self, lambda_b=bias, lambda_W=weight)
+    return skips
 
 
-def _without_skips(net: Any) -> MLP:
-    if isinstance(net, Perceptron) and not any(net.skips):
-        return net.branch
-    raise TypeError
-
-
-WithoutSkips = Annotated[
-    MLP, Must("a network without skip connections, such as scalewise.MLP", to=_without_skips)
+Plain = Annotated[
+    Network,
+    Must(
+        "a network of fully connected layers of one activation without skip connections, such as scalewise.MLP",
+        lambda net: net.is_plain,
+    ),
+]
+AnyPerceptron = Annotated[
+    Network,
+    Must(
+        "a network of fully connected layers of one activation, such as scalewise.MLP",
+        lambda net: net.is_perceptron,
+    ),
 ]
 
 
-def _require_criticality(net: MLP, record: Criticality) -> None:
-    """Refuse hyperparameters behind the first layer that are not those of the record."""
-    C_b, C_W = record.C_b, record.C_W
-    for layer in range(1, net.depth):
-        here = (net.C_b[layer], net.C_W[layer])
-        if C_b is None or C_W is None or not np.allclose(here, (C_b, C_W), rtol=1e-9, atol=0):
-            raise ValueError(
-                f"The learning rates of the class {record.universality!r} are those at criticality, "
-                f"C_b = {C_b} and C_W = {C_W}, but layer {layer + 1} has {here}. Call "
-                "at_criticality() first, or give `kernel`, the kernel of a typical input in the "
-                "first layer."
-            )
+def check_perceptron(net: Any, *, skips: bool = False) -> None:
+    """Refuse what is not a perceptron, and skip connections where they would be passed over in silence."""
+    if not isinstance(net, Network) or not net.is_perceptron:
+        raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
+    if any(net.skips) and not skips:
+        raise ValueError(
+            "`net` has skip connections, and what is asked for is known only without them. "
+            "`predict` and `measure` take such a network; here pass an MLP."
+        )

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any
+
+import numpy as np
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import Rows, readable
-from scalewise.critical import Criticality, criticality
-from scalewise.networks._architecture import Architecture
+from scalewise.activations import Activation, activation
+from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
 from scalewise.networks._builder import Builder, Layer
-from scalewise.networks._nodes import Draw, Hyperparameters
+from scalewise.networks._layers import ByLayer, Widths, per_layer
+from scalewise.networks._nodes import HYPERPARAMETERS, Draw, Hyperparameters
 from scalewise.networks._program import Program
 from scalewise.networks.layers._activate import LayerLike
+from scalewise.networks.layers._skip import Skip
+from scalewise.networks.layers._stack import Stacked
 
 Shape = Annotated[
     Count | Sequence[Count],
@@ -25,7 +31,7 @@ Shape = Annotated[
 @checked
 @dataclass(frozen=True, init=False)
 @readable
-class Network(Architecture):
+class Network:
     r"""A network at initialisation, made of layers.
 
     The last layer is `Dense`, the read-out, and says how many outputs it has. Weights of a random layer of $n$
@@ -61,10 +67,7 @@ class Network(Architecture):
     layers: tuple[Layer, ...]
     input_shape: tuple[int, ...]
     width: int
-    C_b: float
-    C_W: float
-    lambda_b: float
-    lambda_W: float
+    usual: Hyperparameters
 
     def __init__(
         self,
@@ -77,24 +80,149 @@ class Network(Architecture):
         lambda_W: NotNegative = 1.0,
     ) -> None:
         shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
-        own = {"layers": layers, "input_shape": shape, "width": width}
-        rates = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
-        for key, value in {**own, **{k: float(v) for k, v in rates.items()}}.items():
+        usual = Hyperparameters(*map(float, (C_b, C_W, lambda_b, lambda_W)))
+        self._set(layers=layers, input_shape=shape, width=width, usual=usual)
+        if not layers:
+            raise ValueError("`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...).")
+        _check_readout(layers, self.program)
+
+    def _set(self, **fields: Any) -> None:
+        for key, value in fields.items():
             object.__setattr__(self, key, value)
-        program = _built(self)
-        _check_readout(layers, program)
-        worked_out = {
-            "program": program,
-            "depth": program.depth,
-            "output_dim": program.channels[-1],
-        }
-        for key, value in worked_out.items():
-            object.__setattr__(self, key, value)
+
+    @classmethod
+    def known(
+        cls, layers: tuple[Layer, ...], width: int, usual: Hyperparameters, by_layer: ByLayer
+    ) -> Network:
+        """Fully connected layers that have been checked; their program is made when something asks for it.
+
+        Args:
+            layers: Its layers.
+            width: Channels of layers that do not say how many.
+            usual: Hyperparameters of layers that do not say theirs.
+            by_layer: What would be read off its program.
+        """
+        net = object.__new__(cls)
+        net._set(layers=layers, input_shape=by_layer.widths[:1], width=width, usual=usual)
+        net.__dict__["by_layer"] = by_layer
+        return net
+
+    @cached_property
+    def program(self) -> Program:
+        """The nodes that it computes."""
+        build = Builder(self.width, self.usual)
+        build.run(self.layers, build.source(self.input_shape))
+        program = build.program()
+        program.check_sampled()
+        return program
+
+    @cached_property
+    def by_layer(self) -> ByLayer:
+        """Numbers of the random layers."""
+        return ByLayer.of(self.program)
+
+    @property
+    def depth(self) -> int:
+        """$L$, random layers."""
+        return len(self.by_layer.C_W)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        r"""Channels of the inputs and of every random layer."""
-        return tuple(self.program.channels[k] for k in (0, *self.program.layers))
+        r"""Channels of the inputs and of every random layer, $(n_0,n_1,\dots,n_L)$."""
+        return self.by_layer.widths
+
+    @property
+    def hidden_widths(self) -> tuple[int, ...]:
+        r"""$(n_1,\dots,n_{L-1})$."""
+        return self.widths[1:-1]
+
+    @property
+    def input_dim(self) -> int:
+        """$n_0$, features of an input, at each position."""
+        return self.input_shape[-1]
+
+    @property
+    def output_dim(self) -> int:
+        """$n_L$."""
+        return self.widths[-1]
+
+    @property
+    def C_b(self) -> tuple[float, ...]:
+        """Bias variance of every random layer."""
+        return self.by_layer.C_b
+
+    @property
+    def C_W(self) -> tuple[float, ...]:
+        """Rescaled weight variance of every random layer."""
+        return self.by_layer.C_W
+
+    @property
+    def lambda_b(self) -> tuple[float, ...]:
+        """Learning-rate factor of the biases of every random layer."""
+        return self.by_layer.lambda_b
+
+    @property
+    def lambda_W(self) -> tuple[float, ...]:
+        """Learning-rate factor of the weights of every random layer."""
+        return self.by_layer.lambda_W
+
+    def own(self, layer: int) -> Hyperparameters:
+        """The hyperparameters of a layer, counted from 1."""
+        return self.by_layer.own(layer)
+
+    @property
+    def skips(self) -> tuple[float, ...]:
+        """Of fully connected layers of one activation: how much of the layer below each adds to itself.
+
+        Empty for any other network.
+        """
+        return self.by_layer.skips
+
+    @property
+    def is_perceptron(self) -> bool:
+        """Whether all layers are fully connected, one on another, of one activation, however it was written."""
+        return bool(self.skips)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a perceptron without skip connections."""
+        return self.is_perceptron and not any(self.skips)
+
+    @property
+    def activations(self) -> tuple[Activation, ...]:
+        """Those that differ, in the order of the layers."""
+        return self.by_layer.activations
+
+    @property
+    def activation(self) -> Activation:
+        """The only activation; the identity of a network that has none.
+
+        Raises:
+            ValueError: If there are several.
+        """
+        if len(self.activations) > 1:
+            names = ", ".join(repr(sigma.name) for sigma in self.activations)
+            raise ValueError(f"This network has several activations, {names}. Read `activations`.")
+        return self.activations[0] if self.activations else activation("linear")
+
+    @property
+    def layers_of_one_site(self) -> tuple[int, ...]:
+        """The layers, counted from 1, that have no positions: what `predict` and `measure` tell of unasked."""
+        layers = range(1, self.depth + 1)
+        if len(self.input_shape) == 1:
+            return tuple(layers)
+        return tuple(k for k in layers if self.program.has_one_site(k))
+
+    @property
+    def parameters(self) -> int:
+        """How many weights and biases there are."""
+        return self.program.parameters
+
+    @property
+    def aspect_ratio(self) -> float:
+        r"""$r=L/n$ with $1/n$ the mean of $1/n_\ell$ over the hidden layers; 0 for depth 1."""
+        hidden = self.hidden_widths
+        return self.depth * sum(1 / n for n in hidden) / len(hidden) if hidden else 0.0
 
     def replace(self, **changes: Any) -> Network:
         """The same network but for some arguments.
@@ -106,23 +234,46 @@ class Network(Architecture):
             >>> import scalewise as sw
             >>> net = sw.Network(sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=8)
             >>> net.replace(C_W=1.5).C_W
-            1.5
+            (1.5, 1.5)
         """
-        given = {name: getattr(self, name) for name in self.__dataclass_fields__} | changes
-        return Network(*given.pop("layers"), **given)
+        given = {"input_shape": self.input_shape, "width": self.width, **vars(self.usual)}
+        unknown = changes.keys() - given.keys() - {"layers"}
+        if unknown:
+            raise TypeError(
+                f"`Network.replace` changes {', '.join(('layers', *given))}; got {', '.join(sorted(unknown))}. "
+                "Make a network of another depth as this one was made."
+            )
+        layers = changes.pop("layers", self.layers)
+        made = Network(*layers, **(given | changes))
+        for name in changes:
+            if name in vars(self.usual) and getattr(made, name) == getattr(self, name):
+                _check_heard(made, name)
+        return made
 
-    def at_width(self, width: Count) -> Network:
-        """The same network, `width` channels in every layer that does not say how many."""
+    def at_width(self, width: Widths) -> Network:
+        """The same network, `width` channels in every layer that does not say how many.
+
+        Of fully connected layers it is the width of all hidden ones, or a list of their widths.
+        """
+        if self.is_perceptron:
+            hidden = per_layer("width", width, self.depth - 1, what="hidden layers")
+            return self.numbered(widths=(self.input_dim, *hidden, self.output_dim))
+        if isinstance(width, Sequence):
+            raise ValueError(
+                f"`width` must be one number for a network whose layers are not all fully connected; got {width}. "
+                "Give channels in `layers`."
+            )
         return self.replace(width=width)
 
     @property
     def criticality(self) -> Criticality | None:
         """The record of the critical point that all layers are at; ``None`` if they are not."""
         try:
-            there = self.at_criticality() == self
+            critical = self.at_criticality()
         except ValueError:
             return None
-        return criticality(self.activations[0]) if there else None
+        there = (critical.C_b, critical.C_W) == (self.C_b, self.C_W)
+        return criticality(self.activation) if there else None
 
     def at_criticality(self) -> Network:
         r"""The same network with the critical $C_b,C_W$ of its activation in every random layer.
@@ -147,18 +298,23 @@ class Network(Architecture):
             >>> round(net.at_criticality().layers[2].branch[2].C_W, 2)
             1.28
         """
-        if len(self.activations) != 1:
+        if len(self.activations) != 1 and not self.is_perceptron:
             names = ", ".join(repr(sigma.name) for sigma in self.activations) or "none"
             raise ValueError(
                 f"Criticality is that of one activation, and this network has {names}. Choose C_b and C_W yourself."
             )
-        record = criticality(self.activations[0])
+        record = criticality(self.activation)
         if record.C_b is None or record.C_W is None:
             raise ValueError(
-                f"{self.activations[0].name!r} has no critical initialisation: {record.reason} "
+                f"{self.activation.name!r} has no critical initialisation: {record.reason} "
                 "Set C_b and C_W yourself, or choose another activation."
             )
-        layers = [layer.at(record.C_b, record.C_W) for layer in self.layers]
+        usual = replace(self.usual, C_b=record.C_b, C_W=record.C_W)
+        layers = tuple(layer.at(record.C_b, record.C_W) for layer in self.layers)
+        if self.is_plain:
+            alike = {k: (getattr(usual, k),) * self.depth for k in ("C_b", "C_W")}
+            by_layer = replace(self.by_layer, **alike)
+            return Network.known(layers, self.width, usual, by_layer)
         program = self.program
         for place, node in enumerate(program.nodes):
             if isinstance(node, Draw) and not program.follows_an_activation(node.of[0]):
@@ -167,28 +323,91 @@ class Network(Architecture):
                     "an activation in between, and criticality is that of an activation. Put one there, or choose "
                     "C_b and C_W yourself."
                 )
-        return self.replace(layers=layers)
+        return self.replace(layers=layers, C_b=usual.C_b, C_W=usual.C_W)
+
+    @checked
+    def with_equivalent_learning_rates(
+        self, lambda_b: NotNegative = 1.0, lambda_W: NotNegative = 1.0, *, kernel: Positive | None = None
+    ) -> Network:
+        r"""A multilayer perceptron with rates that let every layer contribute equally to the NTK.
+
+        $$\lambda_b^{(\ell)}=\tilde\lambda_b/L,\qquad\lambda_W^{(\ell)}=\tilde\lambda_W/L$$
+        for a scale-invariant activation (and, at $K=K^\star$, a half-stable one);
+        $$\lambda_b^{(\ell)}=\tilde\lambda_b\,\ell^{-p_\perp}L^{p_\perp-1},\qquad
+          \lambda_W^{(\ell)}=\tilde\lambda_W(L/\ell)^{p_\perp-1}$$
+        for the class $K^\star=0$, where contributions are equal asymptotically in $\ell$. The NTK
+        of the output is then independent of the depth. With `kernel` the rates are computed layer
+        by layer from the products of $\chi_\perp$ instead: for an input of that kernel all
+        contributions are exactly equal, at any hyperparameters and for any activation.
+
+        Args:
+            lambda_b: $\tilde\lambda_b$, at least 0.
+            lambda_W: $\tilde\lambda_W$, at least 0.
+            kernel: $K^{(1)}=C_b+C_W|x|^2/n_0$ of a typical input; ``None`` to use the rule of the
+                activation's class, at its critical hyperparameters.
+
+        Returns:
+            A copy; $\lambda_W^{(\ell)}$ is divided by $n_{\ell-1}$ by the network itself.
+
+        Raises:
+            ValueError: If the network is not a multilayer perceptron, or a rate is negative or not finite; without
+                `kernel`, if the activation has no class or $C_b,C_W$ are not critical behind the first layer; with
+                `kernel`, if the signal explodes or vanishes.
+
+        Source: PDLT (9.94)-(9.96), (9.28). The rule with `kernel`, and those of half-stable points
+        and of a kink at 0, follow from the same demand; they are not printed.
+
+        Example:
+            >>> import scalewise as sw
+            >>> net = sw.MLP(4, 128, "tanh", input_dim=64, output_dim=10).at_criticality()
+            >>> net.with_equivalent_learning_rates(lambda_b=12.0).lambda_b
+            (12.0, 6.0, 4.0, 3.0)
+        """
+        if not self.is_plain:
+            raise ValueError(
+                "Equal contributions of layers are known of a multilayer perceptron without skip connections, such "
+                "as scalewise.MLP. Give the layers of this network their lambda_b and lambda_W yourself."
+            )
+        if kernel is not None:
+            known = self.activation, kernel, self.C_b, self.C_W
+            bias, weight = rates_along(*known, lambda_b, lambda_W)
+        else:
+            record = criticality(self.activation)
+            bias, weight = equivalent_rates(record, self.depth, lambda_b, lambda_W)
+            _require_criticality(self, record)
+        return self.numbered(lambda_b=bias, lambda_W=weight)
+
+    def numbered(self, **numbers: Sequence[float] | Sequence[int]) -> Network:
+        """The same fully connected layers with other numbers.
+
+        Args:
+            numbers: By name one number for each layer: `C_b`, `C_W`, `lambda_b`, `lambda_W`, `skips`; or `widths`,
+                of inputs and of every layer.
+        """
+        by_layer = replace(self.by_layer, **{k: tuple(v) for k, v in numbers.items()})
+        return Network.known(*Stacked.of(by_layer), by_layer=by_layer)
 
     def attributes(self) -> dict[str, object]:
         """What a result must carry to be computed again: plain numbers, text and lists."""
-        return {
-            "layers": [repr(layer) for layer in self.layers],
+        found: dict[str, object] = {
+            "depth": self.depth,
+            "hidden_widths": list(self.hidden_widths),
             "activation": " ".join(sigma.name for sigma in self.activations),
             "activation_digest": " ".join(sigma.digest() for sigma in self.activations),
-            "input_shape": list(self.input_shape),
-            "input_dim": self.input_shape[-1],
-            "width": self.width,
-            "hidden_widths": list(self.widths[1:-1]),
-            "depth": self.depth,
+            "input_dim": self.input_dim,
             "output_dim": self.output_dim,
-            "C_b": self.C_b,
-            "C_W": self.C_W,
-            "lambda_b": self.lambda_b,
-            "lambda_W": self.lambda_W,
+            **{name: list(getattr(self, name)) for name in HYPERPARAMETERS},
         }
+        if not self.is_perceptron:
+            told = {"layers": [repr(layer) for layer in self.layers], "width": self.width}
+            return found | told | {"input_shape": list(self.input_shape)}
+        return found | ({"gamma": list(self.skips)} if any(self.skips) else {})
 
     def _told(self) -> Iterator[str | Rows]:
-        """One row for each layer of the program."""
+        """The call that makes fully connected layers; of others one row for each node of the program."""
+        if self.is_perceptron and Stacked.of(self.by_layer) == (self.layers, self.width, self.usual):
+            yield self.by_layer.said
+            return
         program = self.program
         yield (
             f"Network of depth {self.depth}: {_shaped(self.input_shape)} to {self.output_dim} "
@@ -211,21 +430,35 @@ def _shaped(sizes: tuple[int, ...]) -> str:
     return " x ".join(map(str, sizes))
 
 
-def _built(net: Network) -> Program:
-    """The nodes of the layers, one after the other."""
-    if not net.layers:
-        raise ValueError("`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...).")
-    build = Builder(net.width, Hyperparameters(net.C_b, net.C_W, net.lambda_b, net.lambda_W))
-    build.run(net.layers, build.source(net.input_shape))
-    program = build.program()
-    program.check_sampled()
-    return program
+def _check_heard(net: Network, name: str) -> None:
+    """Refuse a number that every layer overrules."""
+    if all(own != getattr(net.usual, name) for own in getattr(net, name)):
+        raise ValueError(
+            f"Every random layer of this network says its own {name}, so another one of the network changes "
+            "nothing. Give it in `layers`."
+        )
+
+
+def _require_criticality(net: Network, record: Criticality) -> None:
+    """Refuse hyperparameters behind the first layer that are not those of the record."""
+    C_b, C_W = record.C_b, record.C_W
+    for layer in range(1, net.depth):
+        here = (net.C_b[layer], net.C_W[layer])
+        if C_b is None or C_W is None or not np.allclose(here, (C_b, C_W), rtol=1e-9, atol=0):
+            raise ValueError(
+                f"The learning rates of the class {record.universality!r} are those at criticality, "
+                f"C_b = {C_b} and C_W = {C_W}, but layer {layer + 1} has {here}. Call "
+                "at_criticality() first, or give `kernel`, the kernel of a typical input in the "
+                "first layer."
+            )
 
 
 def _check_readout(layers: Sequence[Layer], program: Program) -> None:
     """Refuse a network that does not end with outputs."""
     last = layers[-1]
-    if not isinstance(program.nodes[-1], Draw) or not getattr(last, "channels", None):
+    while isinstance(last, Skip):
+        last = last.branch[-1]
+    if not isinstance(program.nodes[program.draws[-1]], Draw) or not getattr(last, "channels", None):
         raise ValueError(
             f"The last layer of a network is its read-out, Dense with its number of outputs; got {last!r}. End "
             "with Dense(1), for instance."
@@ -235,3 +468,6 @@ def _check_readout(layers: Sequence[Layer], program: Program) -> None:
             f"The outputs of a network stand at one site, and here there are {_shaped(program.positions[-1])}. Put "
             "GlobalAvgPool() or Flatten() before the last layer."
         )
+
+
+AnyNetwork = Annotated[Network, Must("a network such as scalewise.MLP or scalewise.Network")]

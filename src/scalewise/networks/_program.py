@@ -274,6 +274,15 @@ class Program:
         assert isinstance(made, Draw)
         return 1 if made.shared else math.prod(self.positions[node])
 
+    @property
+    def parameters(self) -> int:
+        """How many weights and biases there are."""
+        count = 0
+        for place, node in enumerate(self.nodes):
+            if isinstance(node, Draw) and node.again is None:
+                count += self.channels[place] * (1 + self.fan_in(place)) * self.places(place)
+        return count
+
     def has_one_site(self, layer: int) -> bool:
         """Whether a layer has one site alone."""
         return math.prod(self.positions[self.layers[layer - 1]]) == 1

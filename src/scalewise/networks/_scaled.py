@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from scalewise._checked import Positive, checked
 from scalewise._readable import readable
-from scalewise.networks._mlp import MLP, WithoutSkips
+from scalewise.networks._mlp import Plain
+from scalewise.networks._network import Network
 from scalewise.scaling import Strategy
 
 
 @dataclass(frozen=True)
 @readable
-class ScaledMLP:
+class Scaled:
     r"""A network under a strategy, with the global learning rate that belongs to it.
 
     Args:
@@ -23,7 +24,7 @@ class ScaledMLP:
         strategy: The exponents.
     """
 
-    net: MLP
+    net: Network
     eta: float
     width: float
     strategy: Strategy
@@ -31,8 +32,8 @@ class ScaledMLP:
 
 @checked
 def apply_strategy(
-    net: WithoutSkips, strategy: Strategy, *, eta: Positive = 1.0, reference_width: Positive = 1
-) -> ScaledMLP:
+    net: Plain, strategy: Strategy, *, eta: Positive = 1.0, reference_width: Positive = 1
+) -> Scaled:
     r"""Scale the hyperparameters of a network with its width.
 
     $$C_{b,W}^{(\ell)}\to\nu^{-p_\ell}C_{b,W}^{(\ell)},\qquad
@@ -72,9 +73,8 @@ def apply_strategy(
         )
     width = net.hidden_widths[-1] / reference_width
     p, q = strategy.p, strategy.q
-    return ScaledMLP(
-        replace(
-            net,
+    return Scaled(
+        net.numbered(
             C_b=_times(net.C_b, width, p),
             C_W=_times(net.C_W, width, p),
             lambda_b=_times(net.lambda_b, width, strategy.q_bias),

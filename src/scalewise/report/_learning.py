@@ -11,7 +11,7 @@ import xarray as xr
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.comparison import Comparison
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.tasks import Task
 
 
@@ -33,7 +33,7 @@ class Learned:
         run: What a reader needs to make the same run: ``command`` and whatever else should be told.
     """
 
-    net: MLP
+    net: Network
     task: Task
     theory: xr.Dataset
     algorithms: xr.Dataset

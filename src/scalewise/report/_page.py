@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from scalewise._checked import checked
 from scalewise._version import __version__
 from scalewise.comparison import Comparison
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.report import _words
 from scalewise.report._activation import activation_figure
 from scalewise.report._agreement import agreement_figure
@@ -163,7 +163,7 @@ def _summary(outcome: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def title_of(net: MLP) -> str:
+def title_of(net: Network) -> str:
     """Activation, depth and width."""
     hidden = sorted(set(net.hidden_widths))
     width = f", width {'–'.join(map(str, sorted({hidden[0], hidden[-1]})))}" if hidden else ""

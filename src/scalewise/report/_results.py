@@ -12,7 +12,7 @@ from scalewise.comparison import Comparison
 from scalewise.comparison._compare import Measurement
 from scalewise.comparison._width import Prediction
 from scalewise.networks import Network
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.report._style import Draft, kept
 
 
@@ -49,7 +49,7 @@ class Results:
         convolution: A convolutional network on the same inputs; left out of the report for ``None``.
     """
 
-    net: WithoutSkips
+    net: Plain
     theory: Prediction
     ensemble: Measurement
     comparison: Comparison

@@ -14,7 +14,6 @@ from scalewise._extras import require
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._course import kind
 from scalewise.networks._inputs import (
     check_inputs,
@@ -22,7 +21,7 @@ from scalewise.networks._inputs import (
     digest_of,
     refuse_zero_inputs,
 )
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
 from scalewise.selection import select, too_large
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
@@ -93,7 +92,7 @@ def predict(
     inputs = check_inputs(net, x)
     chosen = select(observables, net, samples=len(inputs))
     kept = _layers(net, layers)
-    if isinstance(net, Perceptron):
+    if net.is_perceptron:
         data = _with_corrections(net, inputs, chosen.names, kept, progress)
     else:
         data = _leading(net, inputs, chosen.names, kept, progress)
@@ -101,7 +100,7 @@ def predict(
 
 
 def _leading(
-    net: Architecture,
+    net: Network,
     inputs: np.ndarray,
     names: tuple[str, ...],
     kept: tuple[int, ...],
@@ -144,7 +143,7 @@ def _leading(
 
 
 def _beyond(
-    net: Architecture,
+    net: Network,
     inputs: np.ndarray,
     tensors: dict[str, str],
     kept: tuple[int, ...],
@@ -184,7 +183,7 @@ def _beyond(
 
 
 def _of_order_one(
-    net: Architecture,
+    net: Network,
     tensors: dict[str, str],
     found: Tensors,
     kept: tuple[int, ...],
@@ -227,7 +226,7 @@ def _in_order(names: Sequence[str]) -> Callable[[str], tuple[int, bool]]:
     return lambda name: places.get(name, (len(names), True))
 
 
-def _check_sites(net: Architecture, kept: tuple[int, ...], name: str) -> None:
+def _check_sites(net: Network, kept: tuple[int, ...], name: str) -> None:
     """Refuse order 1/n of layers with positions."""
     several = [layer for layer in kept if not net.program.has_one_site(layer)]
     if several:
@@ -238,7 +237,7 @@ def _check_sites(net: Architecture, kept: tuple[int, ...], name: str) -> None:
 
 
 def _with_corrections(
-    net: Perceptron,
+    net: Network,
     inputs: np.ndarray,
     names: tuple[str, ...],
     kept: tuple[int, ...],
@@ -246,20 +245,21 @@ def _with_corrections(
 ) -> dict[str, xr.Variable]:
     """Everything that is known of fully connected layers, and how large it can be."""
     tensors = _tensors_of(names)
-    check_memory(net.branch, len(inputs), list(tensors))
+    check_memory(net, len(inputs), list(tensors))
     pairs = len(inputs) * (len(inputs) + 1) // 2 if tensors else 0
     with blas_threads_for(pairs):
         return _compute(net, inputs, names, kept, progress)
 
 
 def _compute(
-    net: Perceptron,
+    net: Network,
     inputs: np.ndarray,
     names: tuple[str, ...],
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
     tensors, skips = _tensors_of(names), any(net.skips)
+    branch = net.numbered(skips=(0.0,) * net.depth) if skips else net
     if skips:
         refuse_zero_inputs(net, inputs, "a correlation of its first two layers")
     flow = kernel_flow(
@@ -267,7 +267,7 @@ def _compute(
         inputs,
         layers=None if tensors or skips else kept,
         ntk="Theta" in map(_letter, names) or wanted(tuple(tensors.values())).has_tangents,
-        watched=pairs_to_watch(net.branch, inputs),
+        watched=pairs_to_watch(branch, inputs),
         progress=_progress_on(progress, "kernel and NTK"),
     )
     K = flow.diagonal
@@ -279,7 +279,7 @@ def _compute(
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     data = _coefficients(flow, names, {name: found[x] for name, x in tensors.items()}, place)
-    for name, size in natural_sizes(net.branch, flow.diagonal, names).items():
+    for name, size in natural_sizes(branch, flow.diagonal, names).items():
         size = size[[layer - 1 for layer in kept]]
         data[f"{name}_size"] = _beside(data[name], ("layer",), size, "Size of its dimension")
     data["expansion_parameter"] = _expansion(epsilon, kept)
@@ -314,23 +314,22 @@ def _tensors_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def _without_skips(
-    net: Perceptron, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
+    net: Network, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Of one input from tables, as far as these know a tensor; else layer by layer."""
-    plain = net.branch
     # Tables hold third derivatives, too, and are made of those that have limits.
     alone = flow.K.shape[1] == 1 and not net.activation.unbounded
     known = [letter for letter in letters if alone and letter in KNOWN_OF_ONE]
-    found = one_input(plain, flow.K, known) if known else {}
+    found = one_input(net, flow.K, known) if known else {}
     rest = [letter for letter in letters if letter not in found]
     if rest:
-        among = tensor_flow(plain, flow.K, flow.Theta, rest, progress=report)
+        among = tensor_flow(net, flow.K, flow.Theta, rest, progress=report)
         found |= {letter: (among.values[letter], among.errors[letter]) for letter in rest}
-    return found, expansion_parameter(plain, flow)
+    return found, expansion_parameter(net, flow)
 
 
 def _with_skips(
-    net: Perceptron, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
+    net: Network, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
     """Every layer with every other; all at once."""
     # A room that few enter, and that brings an optimiser along.
@@ -342,7 +341,7 @@ def _with_skips(
     return found
 
 
-def _layers(net: Architecture, layers: Sequence[int] | int | None) -> tuple[int, ...]:
+def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     """The layers to keep: those that are named, or all that have one site."""
     if layers is None:
         return net.layers_of_one_site
@@ -383,7 +382,7 @@ def _epsilon(values: np.ndarray, pairs: int) -> xr.Variable:
 
 
 def _dataset(
-    net: Architecture, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
+    net: Network, kept: tuple[int, ...], x: np.ndarray, data: dict[str, xr.Variable]
 ) -> xr.Dataset:
     used = {d for v in data.values() for d in v.dims}
     coords = {"layer": list(kept), **{d: np.arange(len(x)) for d in SAMPLE_DIMS if d in used}}

@@ -8,9 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from scalewise.networks import MLP
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 
@@ -31,7 +29,7 @@ class Asked:
         accuracy: Of coefficients of 1/n, relative, root mean squares; ``None`` for what comes without a long wait.
     """
 
-    net: Architecture
+    net: Network
     task: Task
     algorithm: Algorithm
     covariance: Literal["full", "diagonal"] | None = "full"
@@ -40,17 +38,9 @@ class Asked:
     accuracy: float | None = None
 
     @property
-    def plain(self) -> MLP | None:
+    def plain(self) -> Network | None:
         """The network, if it is fully connected without skip connections."""
-        net = self.net
-        return net.branch if isinstance(net, Perceptron) and not any(net.skips) else None
-
-    @property
-    def perceptron(self) -> Perceptron:
-        """The network, where those of other layers are refused before."""
-        if not isinstance(self.net, Perceptron):
-            raise TypeError(f"Fully connected layers are wanted; got {self.net!r}.")
-        return self.net
+        return self.net if self.net.is_plain else None
 
     @property
     def width(self) -> float:

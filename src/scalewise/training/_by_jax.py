@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import forward, ntk_of, precision
+from scalewise.networks._network import Network
 from scalewise.networks._nodes import Max
 from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, bare, by_node, rates_of, shapes_of
@@ -24,7 +24,7 @@ Flat = np.ndarray  # (parameter,)
 
 
 def tangents_by_jax(
-    net: Architecture, parameters: Parameters, x: Float[np.ndarray, "sample *positions feature"]
+    net: Network, parameters: Parameters, x: Float[np.ndarray, "sample *positions feature"]
 ) -> Tangents:
     """Outputs and NTK of a network with given weights.
 
@@ -51,7 +51,7 @@ class CurvedNetwork:
         x: Training samples, then test samples.
     """
 
-    net: Architecture
+    net: Network
     given: Parameters
     x: Float[np.ndarray, "sample *positions feature"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -18,8 +18,6 @@ from scalewise._readable import Rows, readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
 from scalewise.networks import MLP, Network
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
@@ -47,7 +45,7 @@ _UNITS = {
     "trusted": ("Whether the 1/n term was computed and the expansion is small there", "dimensionless"),
 }  # fmt: skip
 Activations = Annotated[Sequence[str | Activation], Must("a list of activations", bool)]
-Family = Callable[[int, Activation], Architecture]
+Family = Callable[[int, Activation], Network]
 _STEPS = 64  # the smallest width of a network is looked for among so many
 
 
@@ -64,7 +62,7 @@ class Design:
         caveat: What the recommendation does not rest on; empty if there is nothing to say.
     """
 
-    net: Architecture
+    net: Network
     algorithm: Algorithm
     table: xr.Dataset
     caveat: str = field(default="", compare=False)
@@ -214,7 +212,7 @@ def _candidate(
     return dataset(known | numbers)
 
 
-def _widest(net: Architecture, budget: int) -> int:
+def _widest(net: Network, budget: int) -> int:
     """The largest width with so many parameters, 0 if there is none."""
     step = _smallest(net)  # its multiples divide into as many groups and heads
     counts = [net.at_width(k * step).parameters for k in (1, 2)]
@@ -232,13 +230,13 @@ def _widest(net: Architecture, budget: int) -> int:
 
 def _check_made(net: Any, task: Task, algorithm: Algorithm) -> None:
     """Refuse what a family gives before all candidates are computed."""
-    if not isinstance(net, Architecture):
+    if not isinstance(net, Network):
         raise TypeError(f"`family` must give networks such as scalewise.Network; got {net!r}.")
     check_fit(Asked(net, task, algorithm))
     _smallest(net)
 
 
-def _smallest(net: Architecture) -> int:
+def _smallest(net: Network) -> int:
     """The smallest width that its layers accept."""
     for width in range(1, _STEPS):
         try:
@@ -254,20 +252,16 @@ def _ends(task: Task) -> dict[str, int]:
     return {"input_dim": task.inputs.shape[1], "output_dim": task.targets.shape[1]}
 
 
-def _perceptron(depth: int, activation: Activation, **ends: int) -> MLP:
+def _perceptron(depth: int, activation: Activation, **ends: int) -> Network:
     return MLP(depth, 1, activation, **ends)
 
 
-def _at(net: Architecture, width: int, C_b: float, C_W: float) -> Architecture:
+def _at(net: Network, width: int, C_b: float, C_W: float) -> Network:
     """Of this width, with these variances where layers do not say their own."""
-    wide = net.at_width(width)
-    if isinstance(wide, Network):
-        return wide.replace(C_b=C_b, C_W=C_W)
-    assert isinstance(wide, Perceptron)
-    return replace(wide, C_b=C_b, C_W=C_W)
+    return net.at_width(width).replace(C_b=C_b, C_W=C_W)
 
 
-def _net(family: Family, chosen: dict[str, Activation], row: xr.Dataset) -> Architecture:
+def _net(family: Family, chosen: dict[str, Activation], row: xr.Dataset) -> Network:
     made = family(int(row.depth), chosen[str(row.activation.values)])
     return _at(made, int(row.width), float(row.C_b), float(row.C_W))
 
@@ -276,7 +270,7 @@ def _refined(
     flat: xr.Dataset,
     task: Task,
     algorithm: Algorithm,
-    net_of: Callable[[xr.Dataset], Architecture],
+    net_of: Callable[[xr.Dataset], Network],
     refine: int,
 ) -> xr.Dataset:
     """The candidates with the loss at their width, of the first so many."""

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
@@ -51,7 +51,7 @@ class EvidenceSlopes(NamedTuple):
 
 @checked
 def log_evidence_slopes(
-    net: WithoutSkips, task: Task, *, noise_variance: NotNegative = 0.0
+    net: Plain, task: Task, *, noise_variance: NotNegative = 0.0
 ) -> EvidenceSlopes:
     r"""The gradient of the log evidence at infinite width by all hyperparameters of the prior.
 

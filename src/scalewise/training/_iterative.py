@@ -26,7 +26,7 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.theory.flow._passing import kernel_strips
 from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
@@ -67,7 +67,7 @@ class _Kernels:
         own: That of each test with itself.
     """
 
-    net: Architecture
+    net: Network
     x: np.ndarray
     count: int
     learns: str

@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._readable import readable
-from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.training._sample_kernels import between, in_turn
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample *positions feature"]]
@@ -33,7 +33,7 @@ class NetworkKernel:
         kind: ``"kernel"`` or ``"ntk"``.
     """
 
-    net: Architecture
+    net: Network
     kind: Kind = "kernel"
 
     def __call__(self, X: Inputs, Y: Inputs | None = None) -> Float[np.ndarray, "sample other"]:
@@ -128,7 +128,7 @@ def _sklearn_class() -> type:
     base = _module("sklearn.gaussian_process.kernels", "scikit-learn").Kernel
 
     class SklearnKernel(base):  # pyright: ignore
-        def __init__(self, net: Architecture, kind: Kind = "kernel") -> None:
+        def __init__(self, net: Network, kind: Kind = "kernel") -> None:
             self.net = net
             self.kind: Kind = kind
 

@@ -9,20 +9,19 @@ do not learn, or networks are given their posterior, no neuron moves for that re
 from __future__ import annotations
 
 from scalewise.networks import _nodes
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.training._algorithms import Algorithm, Bayes, LastLayer
 
 HALF = 0.5
 
 
-def places(net: Architecture) -> tuple[float, ...]:
+def places(net: Network) -> tuple[float, ...]:
     """Where slopes of activations jump, in units of the preactivation."""
     found = {k.location for sigma in net.activations for k in sigma.kinks if k.slope_jump or k.jump}
     return tuple(sorted(found))
 
 
-def moved(net: Architecture, algorithm: Algorithm) -> bool:
+def moved(net: Network, algorithm: Algorithm) -> bool:
     """Whether training moves neurons over kinks: then expansions are in powers of $n^{-1/2}$.
 
     Args:
@@ -34,15 +33,15 @@ def moved(net: Architecture, algorithm: Algorithm) -> bool:
     return bool(places(net)) or any(isinstance(node, _nodes.Max) for node in net.program.nodes)
 
 
-def in_words(net: Architecture) -> str:
+def in_words(net: Network) -> str:
     """Where the kinks are, to be put behind 'kinks'."""
     found = places(net)
     return f"at z = {', '.join(f'{z:g}' for z in found)}" if found else "of maxima"
 
 
-def _learns_below(net: Architecture) -> bool:
+def _learns_below(net: Network) -> bool:
     """Whether parameters below the last layer learn."""
-    if not isinstance(net, Perceptron):
+    if not net.is_perceptron:
         return True
     own = [net.own(layer) for layer in range(1, net.depth)]
     return any(layer.lambda_b or layer.lambda_W for layer in own)

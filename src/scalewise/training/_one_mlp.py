@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.networks._mlp import MLP
+from scalewise.networks import Network
 from scalewise.networks._weights import by_node, fields
 from scalewise.training._one_network import Tangents, parameters_of
 
@@ -46,7 +46,7 @@ class Layers(NamedTuple):
     z: np.ndarray
 
 
-def layers_of(net: MLP, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
+def layers_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Layers:
     """A forward pass.
 
     Args:
@@ -65,7 +65,7 @@ def layers_of(net: MLP, given: Any, x: Float[np.ndarray, "sample feature"]) -> L
     return Layers(weights, biases, entering, slopes, found[-1])
 
 
-def tangents_of(net: MLP, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
+def tangents_of(net: Network, given: Any, x: Float[np.ndarray, "sample feature"]) -> Tangents:
     r"""Outputs and NTK of a network with given weights, layer by layer.
 
     Args:
@@ -105,7 +105,7 @@ class CurvedMLP:
     Source: PDLT (11.8), (∞.5), (∞.7) along one path, by forward and backward passes.
     """
 
-    net: MLP
+    net: Network
     given: Any
     x: Float[np.ndarray, "sample feature"]
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import Must
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.networks._nodes import Draw
 from scalewise.networks._weights import (
     Parameters,
@@ -41,7 +41,7 @@ class Tangents(NamedTuple):
     ntk: Float[np.ndarray, "sample sample_1 output output_1"]
 
 
-def parameters_of(net: Architecture, given: Any) -> Parameters:
+def parameters_of(net: Network, given: Any) -> Parameters:
     """Weights and biases as float64 arrays.
 
     Raises:
@@ -57,7 +57,7 @@ def parameters_of(net: Architecture, given: Any) -> Parameters:
 
 
 def outputs_of(
-    net: Architecture, given: Any, x: Float[np.ndarray, "sample *positions input"]
+    net: Network, given: Any, x: Float[np.ndarray, "sample *positions input"]
 ) -> Float[np.ndarray, "sample output"]:
     """Outputs of one network."""
     _check_fit(net, x)
@@ -66,7 +66,7 @@ def outputs_of(
 
 
 def features_of(
-    net: Architecture, given: Any, x: Float[np.ndarray, "sample *positions input"]
+    net: Network, given: Any, x: Float[np.ndarray, "sample *positions input"]
 ) -> Float[np.ndarray, "sample feature"]:
     """What enters the last weights of one network."""
     _check_fit(net, x)
@@ -80,7 +80,7 @@ def features_of(
     return last_entering(program, found, last)
 
 
-def _check_fit(net: Architecture, x: np.ndarray) -> None:
+def _check_fit(net: Network, x: np.ndarray) -> None:
     if x.shape[1:] != net.input_shape:
         raise ValueError(
             f"`x` has inputs of shape {x.shape[1:]}, but the network takes {net.input_shape}. Change one of them."

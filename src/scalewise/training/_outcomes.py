@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 
 from scalewise._readable import readable
-from scalewise.networks._perceptron import Perceptron
 from scalewise.observables import Quantity
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
@@ -133,8 +132,8 @@ def _targets(asked: Asked) -> str:
 
 
 def _last_layer(asked: Asked) -> str:
-    skipped = isinstance(asked.net, Perceptron) and asked.net.skips[-1] != 0
-    return "a skip connection around the last layer adds to its kernel" if skipped else ""
+    last = isinstance(asked.net.program.nodes[-1], Draw)
+    return "" if last else "a skip connection around the last layer adds to its kernel"
 
 
 _LEADING = (

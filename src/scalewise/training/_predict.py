@@ -11,8 +11,7 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Positive, checked
 from scalewise._extras import require
-from scalewise.networks._architecture import AnyNetwork, Architecture
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
@@ -248,11 +247,11 @@ def _of_one(
 
 
 def _linearised(
-    net: Architecture, weights: GivenWeights, x: np.ndarray
+    net: Network, weights: GivenWeights, x: np.ndarray
 ) -> tuple[Tangents, Curvature]:
     """A network as a linear model, and what it does beyond that; fully connected ones need NumPy alone."""
-    if isinstance(net, Perceptron) and not any(net.skips):
-        return tangents_of(net.branch, weights, x), CurvedMLP(net.branch, weights, x)
+    if net.is_plain:
+        return tangents_of(net, weights, x), CurvedMLP(net, weights, x)
     require("jax", for_="`weights` of a network that is not an `MLP`", extra="jax")
     from scalewise.training._by_jax import CurvedNetwork, tangents_by_jax
 

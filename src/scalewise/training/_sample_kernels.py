@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_inputs
+from scalewise.networks._network import Network
 from scalewise.theory.flow._kernel_flow import kernels_on
 from scalewise.theory.flow._pair_sets import Pairs
 
@@ -20,7 +20,7 @@ BOTH = ("kernel", "ntk")
 
 
 def between(
-    net: Architecture,
+    net: Network,
     x: Any,
     y: Any = None,
     kinds: Sequence[str] = BOTH,
@@ -49,7 +49,7 @@ def between(
     return [found[different.index(kind)] for kind in kinds]
 
 
-def in_turn(net: Architecture, x: Any, y: Any, kind: str) -> Float[np.ndarray, " sample"]:
+def in_turn(net: Network, x: Any, y: Any, kind: str) -> Float[np.ndarray, " sample"]:
     """One kernel of the last layer, of each sample of `x` with that in the same place of `y`."""
     if not len(x):
         return np.empty(0)

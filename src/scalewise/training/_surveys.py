@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,8 +11,9 @@ import xarray as xr
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._labelled import dataset
-from scalewise.networks._architecture import AnyNetwork, Architecture
-from scalewise.networks._perceptron import AnyPerceptron, Perceptron
+from scalewise.networks import MLP, Network
+from scalewise.networks._mlp import AnyPerceptron
+from scalewise.networks._network import AnyNetwork
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes
@@ -54,7 +54,7 @@ def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms)
     return dataset(values, {"algorithm": list(algorithms)})
 
 
-def _row(net: Architecture, task: Task, algorithm: Algorithm) -> dict[str, object]:
+def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
     """Of one algorithm."""
     why_not = ""
     try:
@@ -107,10 +107,11 @@ def evidence_of_networks(
     return found[["log_evidence"]].reset_coords(drop=True)
 
 
-def _evidence(depth: int, C_W: float, *, net: Perceptron, task: Task, noise: float) -> xr.Dataset:
+def _evidence(depth: int, C_W: float, *, net: Network, task: Task, noise: float) -> xr.Dataset:
     alike = {name: getattr(net, name)[0] for name in ("C_b", "lambda_b", "lambda_W")}
     width = net.hidden_widths[-1] if net.hidden_widths else 1
-    other = replace(net, depth=depth, width=width, C_W=C_W, **alike)
+    ends = {"input_dim": net.input_dim, "output_dim": net.output_dim}
+    other = MLP(depth, width, net.activation, **ends, C_W=C_W, **alike)
     found = predict_training(other, task, Bayes(noise), at="train", covariance=None)
     return dataset({"log_evidence": found.get("log_evidence", xr.DataArray(np.nan))})
 

@@ -66,4 +66,4 @@ def at_point(layers: Sequence[Layer], C_b: float, C_W: float, share: float) -> t
             f"A branch that ends with {layers[-1]!r} has no critical initialisation that is known. End it with a "
             "random layer such as Dense, or choose C_b and C_W yourself."
         )
-    return *found[:-1], layers[-1].at(share * C_b, share * C_W)
+    return *found[:-1], layers[-1].at(C_b, C_W, share)

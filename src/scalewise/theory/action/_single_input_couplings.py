@@ -14,7 +14,7 @@ from jaxtyping import Float
 from scalewise._checked import Count, FiniteNumber, Positive, checked
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Width
 
 
@@ -184,7 +184,7 @@ def action_cumulants(neurons: Count, x: float) -> tuple[float, float]:
 
 
 @checked
-def six_point_vertex(net: WithoutSkips, K1: Positive) -> Float[np.ndarray, " layer"]:
+def six_point_vertex(net: Plain, K1: Positive) -> Float[np.ndarray, " layer"]:
     r"""The six-point vertex of one input: $n_{\ell-1}^2$ times the third cumulant of the metric.
 
     With $s(K)=\langle\sigma^2\rangle$, $w(K)=\mathrm{Var}[\sigma^2]$, $r=n_\ell/n_{\ell-1}$,

@@ -21,8 +21,8 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, checked
 from scalewise._readable import readable
-from scalewise.networks import MLP
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks import Network
+from scalewise.networks._mlp import Plain
 from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
 from scalewise.theory.flow._layer import Layer
 
@@ -54,7 +54,7 @@ class InterlayerCovariance:
 @checked
 def interlayer_covariance(
     observable: Observable,
-    net: WithoutSkips,
+    net: Plain,
     theory: xr.Dataset,
     layer: int,
     *,
@@ -132,7 +132,7 @@ def interlayer_covariance(
     return InterlayerCovariance(layers, value[0], value[1], error[0], error[1])
 
 
-def _own_neurons(moments: Moments, net: MLP, width: int) -> tuple[Pairs, Pairs]:
+def _own_neurons(moments: Moments, net: Network, width: int) -> tuple[Pairs, Pairs]:
     r"""$\frac1{n_\ell}\sum_i\mathrm{Cov}_K$ of the observable with $\sigma_1\sigma_2$ and $\sigma'_1\sigma'_2$."""
     weighted = moments.weighted.reshape(-1, len(moments.weights))
     centred = weighted - weighted.sum(axis=1, keepdims=True) * moments.weights
@@ -144,7 +144,7 @@ def _own_neurons(moments: Moments, net: MLP, width: int) -> tuple[Pairs, Pairs]:
 
 
 def _next(
-    net: MLP,
+    net: Network,
     above: int,
     given: Layer,
     Theta: np.ndarray,
@@ -169,7 +169,7 @@ def _pushed(given: Layer, p: int, T: Pairs) -> Pairs:
     return 0.5 * curved * same[:, None] + slopes * T + 0.5 * other * same[None]
 
 
-def _check(net: MLP, theory: xr.Dataset, layer: int) -> int:
+def _check(net: Network, theory: xr.Dataset, layer: int) -> int:
     missing = [name for name in NEEDED if name not in theory]
     if missing:
         raise ValueError(

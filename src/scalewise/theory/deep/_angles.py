@@ -27,9 +27,9 @@ from scalewise._arrays import float_array
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.activations import Activation
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, refuse_zero_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.flow._kernel_flow import kernel_flow
@@ -89,7 +89,7 @@ class AngleFlow:
 
 
 @checked
-def angle_flow(net: WithoutSkips, x_plus: Numbers, x_minus: Numbers) -> AngleFlow:
+def angle_flow(net: Plain, x_plus: Numbers, x_minus: Numbers) -> AngleFlow:
     r"""Norms and angles of kernel and NTK of pairs of inputs, layer by layer.
 
     Args:
@@ -168,7 +168,7 @@ def _bend(psi: np.ndarray) -> np.ndarray:
     return np.where(psi < 0.5, series, np.sin(psi) - psi * np.cos(psi))
 
 
-def _closed(net: MLP, plus: np.ndarray, minus: np.ndarray) -> AngleFlow:
+def _closed(net: Network, plus: np.ndarray, minus: np.ndarray) -> AngleFlow:
     c = scale_invariant.coefficients(net.activation)
     A_2, rho = c["A_2"], c["rho"]
     out = np.empty((7, net.depth, len(plus)))
@@ -201,7 +201,7 @@ def _closed(net: MLP, plus: np.ndarray, minus: np.ndarray) -> AngleFlow:
     return AngleFlow(*out)
 
 
-def _through_kernels(net: MLP, plus: np.ndarray, minus: np.ndarray) -> AngleFlow:
+def _through_kernels(net: Network, plus: np.ndarray, minus: np.ndarray) -> AngleFlow:
     """Any activation: two inputs at a time through the exact kernel flow."""
     out = np.empty((7, net.depth, len(plus)))
     for pair, inputs in enumerate(np.stack([plus, minus], axis=1)):

@@ -15,14 +15,14 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import checked
 from scalewise._labelled import dataset
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.deep._scaling_ansatz import dimensions
 from scalewise.theory.single._single_input import single_input_flow
 
 
 @checked
-def finite_width_ratios(net: WithoutSkips, x: Numbers) -> xr.Dataset:
+def finite_width_ratios(net: Plain, x: Numbers) -> xr.Dataset:
     r"""Dimensionless ratios of every tensor of one input, layer by layer.
 
     Args:

@@ -21,9 +21,9 @@ from scalewise._checked import Index, checked
 from scalewise._extras import require
 from scalewise.activations import Activation
 from scalewise.gaussian import Estimate, joint_rule, line_rule
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._differential_types import (
     Term,
@@ -36,7 +36,7 @@ _LEVELS = (2, 3)
 
 @checked
 def shallow_differential(
-    net: WithoutSkips,
+    net: Plain,
     W: Float[np.ndarray, "output neuron"],
     z: Float[np.ndarray, "neuron sample"],
     H: Float[np.ndarray, "sample sample"],
@@ -104,7 +104,7 @@ def shallow_differential(
 
 @checked
 def mean_shallow_differential(
-    net: WithoutSkips,
+    net: Plain,
     x: Numbers,
     parents: Sequence[int] = (0,),
     *,
@@ -217,7 +217,7 @@ def _slope_of(jax: Any, jnp: Any, function: Any) -> Any:
     return lambda z: jax.jvp(function, (z,), (jnp.ones_like(z),))[1]
 
 
-def _front(net: MLP, term: Term, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray) -> float:
+def _front(net: Network, term: Term, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray) -> float:
     """What stands before the sum over neurons: rates, deltas of the outputs, first-layer NTKs."""
     rate = net.lambda_W[1] / net.hidden_widths[0]
     value = rate ** len(term.read) * all(i[a] == i[b] for a, b in term.read)
@@ -256,7 +256,7 @@ class _Rules:
         return Estimate(np.asarray(value), np.asarray(error), engine)
 
 
-def _tree(net: MLP, parents: Sequence[int]) -> tuple[int, ...]:
+def _tree(net: Network, parents: Sequence[int]) -> tuple[int, ...]:
     if net.depth != 2:
         raise ValueError(
             f"Closed forms of all differentials exist for one hidden layer, depth 2; got {net}. For "

@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, NotNegative, checked
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.exact._pairings import even_partitions, pairings, transfer
 
@@ -114,7 +114,7 @@ def cumulants(
 
 @checked
 def linear_correlator(
-    net: WithoutSkips,
+    net: Plain,
     x: Numbers,
     neurons: Sequence[int],
     samples: Sequence[int],
@@ -152,7 +152,7 @@ def linear_correlator(
 
 @checked
 def connected_linear_correlator(
-    net: WithoutSkips,
+    net: Plain,
     x: Numbers,
     neurons: Sequence[int],
     samples: Sequence[int],
@@ -191,7 +191,7 @@ def connected_linear_correlator(
 
 @checked
 def linear_vertex(
-    net: WithoutSkips, x: Numbers
+    net: Plain, x: Numbers
 ) -> Float[np.ndarray, "layer sample sample sample sample"]:
     r"""The covariance of the metric of a linear network, exact at finite width, every layer.
 
@@ -224,7 +224,7 @@ def linear_vertex(
 
 @checked
 def observable_covariance(
-    net: WithoutSkips, x: Numbers, *, layer: int | None = None
+    net: Plain, x: Numbers, *, layer: int | None = None
 ) -> Float[np.ndarray, "sample sample sample sample"]:
     r"""Covariance of the fluctuating observables $\mathcal O_{12}=\frac1{n_\ell}\sum_jz_{j;1}z_{j;2}$.
 
@@ -258,7 +258,7 @@ def observable_covariance(
 
 @checked
 def metric_moments(
-    net: WithoutSkips, x: Numbers, *, order: int = 4
+    net: Plain, x: Numbers, *, order: int = 4
 ) -> Float[np.ndarray, "layer order"]:
     r"""Moments of the metric of one input, for any scale-invariant activation, at finite width.
 
@@ -322,7 +322,7 @@ def _moments_of(kappa: np.ndarray) -> np.ndarray:
     return np.array(mu[1:])
 
 
-def _slope(net: MLP) -> float:
+def _slope(net: Network) -> float:
     """The square of the activation's slope."""
     minus, plus = net.activation.slopes or (0.0, 1.0)
     if minus != plus or any(net.C_b):
@@ -333,12 +333,12 @@ def _slope(net: MLP) -> float:
     return plus * plus
 
 
-def _first_metric(net: MLP, x: np.ndarray) -> np.ndarray:
+def _first_metric(net: Network, x: np.ndarray) -> np.ndarray:
     _slope(net)
     return net.C_W[0] / net.input_dim * (x @ x.T)
 
 
-def _layer(net: MLP, layer: int | None) -> int:
+def _layer(net: Network, layer: int | None) -> int:
     last = net.depth if layer is None else layer
     if not 1 <= last <= net.depth:
         raise ValueError(f"`layer` must be from 1 to the depth {net.depth}; got {layer}.")
@@ -346,7 +346,7 @@ def _layer(net: MLP, layer: int | None) -> int:
 
 
 def _legs(
-    net: MLP, x: np.ndarray, neurons: Sequence[int], samples: Sequence[int], layer: int
+    net: Network, x: np.ndarray, neurons: Sequence[int], samples: Sequence[int], layer: int
 ) -> tuple[tuple[int, int], ...]:
     legs = tuple(zip(neurons, samples, strict=False))
     if len(neurons) != len(samples) or len(legs) > MAX_LEGS:
@@ -364,7 +364,7 @@ def _legs(
     return legs
 
 
-def _moment(net: MLP, G: np.ndarray, legs: tuple[tuple[int, int], ...], layer: int) -> float:
+def _moment(net: Network, G: np.ndarray, legs: tuple[tuple[int, int], ...], layer: int) -> float:
     if len(legs) % 2:
         return 0.0
     m = len(legs) // 2

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import KernelMap, Places, Workspace, kernel_map
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.flow._trajectory import NODES, Stretch, lengths, pause
 
@@ -35,7 +35,7 @@ Layers = Float[np.ndarray, "layer sample sample"]
 
 
 def deep_kernels(
-    net: MLP, first: tuple[Matrix, Matrix], diagonal: Float[np.ndarray, "layer sample"]
+    net: Network, first: tuple[Matrix, Matrix], diagonal: Float[np.ndarray, "layer sample"]
 ) -> Iterator[tuple[Matrix, Matrix]]:
     """Kernel and NTK at every layer of a continuous activation, from the first, rtol 1e-10."""
     K, Theta = first
@@ -66,13 +66,13 @@ class _Run:
     slope: Layers
 
 
-def _rates(net: MLP, layer: int, count: int) -> Iterator[np.ndarray]:
+def _rates(net: Network, layer: int, count: int) -> Iterator[np.ndarray]:
     r"""$C_b,C_W,\lambda_b,\lambda_W$ of the `count` layers after a layer, counted from 0."""
     for rate in (net.C_b, net.C_W, net.lambda_b, net.lambda_W):
         yield np.array(rate[layer + 1 : layer + 1 + count])[:, None, None]
 
 
-def _next(net: MLP, layer: int, f: Layers, diagonal: np.ndarray) -> Layers:
+def _next(net: Network, layer: int, f: Layers, diagonal: np.ndarray) -> Layers:
     """The kernels after so many layers from `layer` on."""
     C_b, C_W, *_ = _rates(net, layer, len(f))
     return _bounded(C_b + C_W * f, diagonal[layer + 1 : layer + 1 + len(f)])
@@ -93,7 +93,7 @@ def _sizes(diagonal: np.ndarray) -> np.ndarray:
     return root[..., :, None] * root[..., None, :]
 
 
-def _evaluated(net: MLP, K: Matrix) -> tuple[Matrix, Matrix]:
+def _evaluated(net: Network, K: Matrix) -> tuple[Matrix, Matrix]:
     r"""$\langle\sigma_a\sigma_b\rangle$ and $\langle\sigma'_a\sigma'_b\rangle$ of one layer."""
     here = kernel_map(net.activation, np.diagonal(K).copy(), slope=True)
     C, slope, *work = Workspace(KernelMap.scratch + 2, K.size).take((len(K), len(K)))
@@ -103,7 +103,7 @@ def _evaluated(net: MLP, K: Matrix) -> tuple[Matrix, Matrix]:
     return C, slope
 
 
-def _ntk(net: MLP, layer: int, run: _Run, Theta: Matrix) -> Layers:
+def _ntk(net: Network, layer: int, run: _Run, Theta: Matrix) -> Layers:
     """The NTK after each of its layers."""
     _, C_W, lambda_b, lambda_W = _rates(net, layer, len(run.f))
     shape = (len(run.f), -1)
@@ -112,7 +112,7 @@ def _ntk(net: MLP, layer: int, run: _Run, Theta: Matrix) -> Layers:
     return scan(alpha, beta, Theta.ravel())[1:].reshape(run.f.shape)
 
 
-def _longest(net: MLP, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: int) -> _Run | None:
+def _longest(net: Network, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: int) -> _Run | None:
     """The longest stretch from a layer on that settles and interpolates; ``None`` if there is none."""
     for length in lengths(first, net.depth - 1):
         here = diagonal[first : first + length + 1]
@@ -134,7 +134,7 @@ def _guess(two: tuple[Matrix, Matrix], first: int, length: int) -> Layers:
     return np.cos(psi)
 
 
-def _settled(net: MLP, c: Layers, diagonal: np.ndarray, first: int) -> _Run | None:
+def _settled(net: Network, c: Layers, diagonal: np.ndarray, first: int) -> _Run | None:
     """The layers of a stretch, from a guess at correlations; ``None`` if they do not come to rest."""
     length, size = len(c) - 1, _sizes(diagonal)
     growth = np.array(net.C_W[first + 1 : first + 1 + length])[:, None, None] * size[:-1] / size[1:]
@@ -156,7 +156,7 @@ def _settled(net: MLP, c: Layers, diagonal: np.ndarray, first: int) -> _Run | No
 
 
 def _at_nodes(
-    net: MLP, c: Layers, diagonal: np.ndarray, stretch: Stretch
+    net: Network, c: Layers, diagonal: np.ndarray, stretch: Stretch
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""$f$ in units of the kernel, its derivative, and how far each next correlation is off the guess.
 

@@ -26,8 +26,8 @@ from jaxtyping import Float, Int
 from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.gaussian import clipped, pair_moments
-from scalewise.networks import MLP
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks import Network
+from scalewise.networks._mlp import Plain
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._kernel_flow import KernelFlow
@@ -54,7 +54,7 @@ class Expansion(NamedTuple):
 
 
 @checked
-def expansion_parameter(net: WithoutSkips, flow: KernelFlow) -> Expansion:
+def expansion_parameter(net: Plain, flow: KernelFlow) -> Expansion:
     r"""$\epsilon$ at every layer, at the network's own widths.
 
     All pairs are looked at where pairs times layers are 3000 at most (60 for an activation with kinks whose
@@ -102,7 +102,7 @@ def expansion_parameter(net: WithoutSkips, flow: KernelFlow) -> Expansion:
 
 @checked
 def pair_vertex(
-    net: WithoutSkips,
+    net: Plain,
     A: Float[np.ndarray, "layer pair"],
     B: Float[np.ndarray, "layer pair"],
     C: Float[np.ndarray, "layer pair"],
@@ -223,7 +223,7 @@ def _radii(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 @checked
 def pairs_to_watch(
-    net: WithoutSkips, x: Float[np.ndarray, "sample feature"]
+    net: Plain, x: Float[np.ndarray, "sample feature"]
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Which pairs of inputs `expansion_parameter` looks at: numbers of the first and of the second.
 
@@ -246,7 +246,7 @@ def pairs_to_watch(
     return own[a], own[b]
 
 
-def _in_order(net: MLP, x: np.ndarray) -> np.ndarray:
+def _in_order(net: Network, x: np.ndarray) -> np.ndarray:
     """Numbers of the inputs in an order of their own, each once: by norm, then by one projection."""
     norm = np.einsum("af,af->a", x, x)
     project = np.einsum("af,f->a", x, np.cos(np.arange(x.shape[1])))

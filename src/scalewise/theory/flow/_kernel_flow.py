@@ -17,10 +17,8 @@ from jaxtyping import Float, Int
 from scalewise._checked import Told, checked
 from scalewise._readable import readable
 from scalewise._threads import blas_threads_for
-from scalewise.networks import MLP
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_kernels
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels
@@ -57,7 +55,7 @@ class KernelFlow:
 
 @checked
 def kernel_flow(
-    net: Architecture,
+    net: Network,
     x: Float[np.ndarray, "sample *positions feature"],
     *,
     layers: Sequence[int] | None = None,
@@ -86,8 +84,8 @@ def kernel_flow(
     refuse_jumps(net, ntk=ntk)
     kept = tuple(range(1, net.depth + 1)) if layers is None else tuple(layers)
     total = len(x) * (len(x) + 1) // 2
-    if isinstance(net, Perceptron) and _interpolates(net, x):
-        flow = _deep_flow(net.branch, x, kept, watched, ntk=ntk)
+    if _interpolates(net, x):
+        flow = _deep_flow(net, x, kept, watched, ntk=ntk)
         if progress is not None:
             progress(total, total)
         return flow
@@ -126,7 +124,7 @@ def kernel_flow(
 
 
 def kernels_on(
-    net: Architecture,
+    net: Network,
     pairs: Pairs,
     kinds: Sequence[str] = ("kernel", "ntk"),
     *,
@@ -151,8 +149,8 @@ def kernels_on(
     kept = (net.depth,) if layers is None else tuple(layers)
     which = [("kernel", "ntk").index(kind) for kind in kinds]
     with blas_threads_for():
-        if isinstance(net, Perceptron) and _interpolates(net, x):
-            flow = _deep_flow(net.branch, x, kept, _NONE, ntk=ntk)
+        if _interpolates(net, x):
+            flow = _deep_flow(net, x, kept, _NONE, ntk=ntk)
             return [pairs.cut((flow.K, flow.Theta)[kind]) for kind in which]  # pyright: ignore
         passing = Passing.of(net, x, kept, ntk=ntk)
         found = [np.empty((len(kept), *pairs.shape, *passing.sites)) for _ in kinds]
@@ -167,7 +165,7 @@ def kernels_on(
     return [pairs.spread(target) for target in found]
 
 
-def refuse_jumps(net: Architecture, *, ntk: bool) -> None:
+def refuse_jumps(net: Network, *, ntk: bool) -> None:
     """Refuse the NTK of an activation that does not have one."""
     jumping = [sigma.name for sigma in net.activations if not sigma.is_continuous]
     if ntk and jumping:
@@ -177,14 +175,14 @@ def refuse_jumps(net: Architecture, *, ntk: bool) -> None:
         )
 
 
-def _interpolates(net: Perceptron, x: np.ndarray) -> bool:
+def _interpolates(net: Network, x: np.ndarray) -> bool:
     """Whether inputs are few and layers many, so that most layers are interpolated."""
     deep = len(x) <= MOST_INPUTS and net.depth > EARLIEST + SHORTEST
-    return deep and net.activation.is_continuous and not any(net.skips)
+    return deep and net.is_plain and net.activation.is_continuous
 
 
 def _deep_flow(
-    net: MLP,
+    net: Network,
     x: np.ndarray,
     kept: tuple[int, ...],
     watched: tuple[np.ndarray, np.ndarray],

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.single._single_input import single_input_majorants
 
@@ -30,7 +30,7 @@ _INPUTS = 16
 
 @checked
 def natural_sizes(
-    net: WithoutSkips, K: Float[np.ndarray, "layer sample"], names: Sequence[str]
+    net: Plain, K: Float[np.ndarray, "layer sample"], names: Sequence[str]
 ) -> dict[str, Float[np.ndarray, " layer"]]:
     """The size of each observable whose own entries do not say it, at every layer.
 

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._inputs import check_kernels
+from scalewise.networks._network import Network
 from scalewise.networks._nodes import Attend, Norm, Pointwise
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._pair_sets import room_for, strips
@@ -45,7 +45,7 @@ class Passing:
     @classmethod
     def of(
         cls,
-        net: Architecture,
+        net: Network,
         x: np.ndarray,
         kept: tuple[int, ...],
         *,
@@ -106,7 +106,7 @@ class Passing:
 
 
 def kernel_strips(
-    net: Architecture, x: np.ndarray, *, ntk: bool
+    net: Network, x: np.ndarray, *, ntk: bool
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Kernel and NTK of the last layer a few rows at a time, for who has no room for all of them.
 
@@ -128,7 +128,7 @@ def kernel_strips(
             yield tile.rows, both[0], both[-1]
 
 
-def _with_themselves(net: Architecture, fields: Fields, shifts: Shifts) -> dict[int, np.ndarray]:
+def _with_themselves(net: Network, fields: Fields, shifts: Shifts) -> dict[int, np.ndarray]:
     """Make the maps of all activations and norms; K of the layers that have one site."""
     program, every, found = fields.program, np.arange(len(fields.x)), {}
     numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
@@ -144,7 +144,7 @@ def _with_themselves(net: Architecture, fields: Fields, shifts: Shifts) -> dict[
 
 
 def _estimated(
-    net: Architecture,
+    net: Network,
     fields: Fields,
     kept: tuple[int, ...],
     told: Callable[[float], object],
@@ -203,14 +203,14 @@ def _cut_out(values: np.ndarray, rows: Inputs, columns: Inputs) -> np.ndarray:
     return values[rows][:, columns] if isinstance(rows, slice) else values[rows, columns]
 
 
-def _check(net: Architecture, layer: int, K: np.ndarray) -> None:
+def _check(net: Network, layer: int, K: np.ndarray) -> None:
     """Refuse kernels that leave the range of float64; at some positions of a layer they may be 0."""
     some = K.shape[1] > 1 and (K > 0).any()
     if layer > 1:  # the first is seen with the inputs
         check_kernels(net, layer, K[K > 0] if some else K, power=1)
 
 
-def _sites_of(net: Architecture, kept: tuple[int, ...]) -> tuple[int, ...]:
+def _sites_of(net: Network, kept: tuple[int, ...]) -> tuple[int, ...]:
     """Positions of the layers that are wanted, twice."""
     positions = [net.program.positions[net.program.layers[layer - 1]] for layer in kept]
     different = {p if math.prod(p) > 1 else () for p in positions}

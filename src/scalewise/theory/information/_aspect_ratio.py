@@ -15,7 +15,7 @@ from typing import Any
 from scalewise._checked import Positive, checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 
 Source = str | Activation | Callable[[Any], Any]
 
@@ -129,7 +129,7 @@ class OptimalDepth:
 
 
 @checked
-def optimal_depth(net: WithoutSkips) -> OptimalDepth:
+def optimal_depth(net: Plain) -> OptimalDepth:
     r"""The depth that suits a network's activation, width and number of outputs.
 
     $$L^\star=r^\star n,\qquad r^\star=\frac4{20+3n_L}\,\frac1\nu$$

@@ -12,7 +12,7 @@ true stands here; `docs/ntk_note.md` lists the differences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -20,9 +20,9 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.gaussian import pair_moment
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory._predict import predict
 from scalewise.theory.flow._kernel_flow import kernel_flow
@@ -73,7 +73,7 @@ class NoteKernels:
 
 
 @checked
-def note_kernels(net: WithoutSkips, x: Numbers) -> NoteKernels:
+def note_kernels(net: Plain, x: Numbers) -> NoteKernels:
     r"""The note's forward kernels of a network.
 
     $$\Sigma^0=\sigma_w^2\frac{x\cdot x'}{d_0}+\sigma_b^2,\qquad
@@ -111,7 +111,7 @@ def note_kernels(net: WithoutSkips, x: Numbers) -> NoteKernels:
 
 
 @checked
-def forward_factors(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block sample sample"]:
+def forward_factors(net: Plain, x: Numbers) -> Float[np.ndarray, "block sample sample"]:
     r"""$\langle h^{k-1}(x),h^{k-1}(x')\rangle/d_{k-1}\to(\Sigma^{k-1}-\sigma_b^2)/\sigma_w^2$ for each block.
 
     Args:
@@ -131,7 +131,7 @@ def forward_factors(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block s
 
 @checked
 def first_moment(
-    net: WithoutSkips, x: Numbers, *, layer: int | None = None
+    net: Plain, x: Numbers, *, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$M_{k,\ell}$ for every block $k\le\ell$.
 
@@ -161,7 +161,7 @@ def first_moment(
 
 @checked
 def second_moment(
-    net: WithoutSkips, x: Numbers, *, layer: int | None = None
+    net: Plain, x: Numbers, *, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$Q_{k,\ell}$ for every block $k\le\ell$, at leading order.
 
@@ -211,7 +211,7 @@ def second_moment(
 
 
 @checked
-def output_variance(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block sample sample"]:
+def output_variance(net: Plain, x: Numbers) -> Float[np.ndarray, "block sample sample"]:
     r"""$V_{k,L}=Q_{k,L}-M_{k,L}^2$, which begins at order 1/n.
 
     $J_{k,L}$ is the NTK of a network that learns the biases of layer $k$ only, so with the tensors of that
@@ -241,7 +241,7 @@ def output_variance(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block s
     out = []
     for k in range(1, L + 1):
         rates = [float(layer == k) for layer in range(1, L + 1)]
-        alone = replace(net, lambda_b=rates, lambda_W=0.0)
+        alone = net.numbered(lambda_b=rates, lambda_W=(0.0,) * net.depth)
         top = predict(alone, x, observables=["ntk_A", "ntk_B"], layers=L).isel(layer=0)
         A, B = top.ntk_A.values, top.ntk_B.values
         parts = [
@@ -253,7 +253,7 @@ def output_variance(net: WithoutSkips, x: Numbers) -> Float[np.ndarray, "block s
 
 @checked
 def cross_moment(
-    net: WithoutSkips, x: Numbers, blocks: Sequence[int], *, layer: int | None = None
+    net: Plain, x: Numbers, blocks: Sequence[int], *, layer: int | None = None
 ) -> Pairs:
     r"""$\mathbb E[J_{k,\ell}J_{k',\ell}]$ of two blocks; it does not vanish.
 
@@ -286,7 +286,7 @@ def cross_moment(
 
 @checked
 def influence_mean(
-    net: WithoutSkips, x: Numbers, *, eta_0: float | int = 1.0, layer: int | None = None
+    net: Plain, x: Numbers, *, eta_0: float | int = 1.0, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$\mathbb E[\dot\Theta_{k,\ell}]=\eta_0\,\mathbb E[\phi\phi]\,M_{k,\ell}$ of a step on each block.
 
@@ -306,7 +306,7 @@ def influence_mean(
 
 @checked
 def influence_square(
-    net: WithoutSkips, x: Numbers, *, eta_0: float | int = 1.0, layer: int | None = None
+    net: Plain, x: Numbers, *, eta_0: float | int = 1.0, layer: int | None = None
 ) -> Float[np.ndarray, "block sample sample"]:
     r"""$\mathbb E[\dot\Theta_{k,\ell}^2]=(\eta_0\,\mathbb E[\phi\phi])^2\,Q_{k,\ell}$.
 
@@ -323,7 +323,7 @@ def influence_square(
 
 
 @checked
-def ntk_in_ntk_parametrisation(net: WithoutSkips, x: Numbers) -> Pairs:
+def ntk_in_ntk_parametrisation(net: Plain, x: Numbers) -> Pairs:
     r"""$\Theta^L=\sum_{k=1}^L\Sigma^{k-1}\prod_{i=k}^{L-1}\dot\Sigma^i$, weights $\sigma_ww/\sqrt d$.
 
     PDLT's $\Theta^{(L)}$ with $\lambda_W=C_W$ and $\lambda_b=C_b$; Jacot's kernel.
@@ -342,7 +342,7 @@ def ntk_in_ntk_parametrisation(net: WithoutSkips, x: Numbers) -> Pairs:
 
 
 @checked
-def ntk_in_standard_parametrisation(net: WithoutSkips, x: Numbers) -> Pairs:
+def ntk_in_standard_parametrisation(net: Plain, x: Numbers) -> Pairs:
     r"""The same sum with $\mathbb E[\phi\phi]+1$ for $\Sigma^{k-1}$: plain weights and biases.
 
     The learning rate is 1/fan-in for weights and 1 for biases: PDLT's $\lambda_W=\lambda_b=1$.
@@ -364,7 +364,7 @@ def _over_blocks(kernels: NoteKernels, own: np.ndarray) -> Pairs:
     return np.sum([own[k - 1] * kernels.path(k, L - 1) for k in range(1, L + 1)], axis=0)
 
 
-def pair_of(net: MLP, K: np.ndarray, p: tuple[int, ...], q: tuple[int, ...]) -> np.ndarray:
+def pair_of(net: Network, K: np.ndarray, p: tuple[int, ...], q: tuple[int, ...]) -> np.ndarray:
     diagonal = np.diagonal(K)
     return pair_moment(net.activation, diagonal[:, None], diagonal[None], K, p, q).value
 
@@ -379,7 +379,7 @@ def _moved(kernel: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.diagonal(kernel)[None], kernel.shape)
 
 
-def check_scalar(net: MLP) -> None:
+def check_scalar(net: Network) -> None:
     """Refuse a network of several outputs."""
     if net.output_dim != 1:
         raise ValueError(
@@ -388,7 +388,7 @@ def check_scalar(net: MLP) -> None:
         )
 
 
-def _layer(net: MLP, layer: int | None) -> int:
+def _layer(net: Network, layer: int | None) -> int:
     check_scalar(net)
     return net.depth if layer is None else _within("layer", layer, 1, net.depth)
 

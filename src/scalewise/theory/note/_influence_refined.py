@@ -16,8 +16,8 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.gaussian import single_moment
-from scalewise.networks import MLP
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks import Network
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.note._influence import NoteKernels, check_scalar, note_kernels, pair_of
 
@@ -43,7 +43,7 @@ class RefinedMoments:
 
 
 @checked
-def row_overlap(net: WithoutSkips, x: Numbers, k: int) -> Pairs:
+def row_overlap(net: Plain, x: Numbers, k: int) -> Pairs:
     r"""$T_{rs}$, $r\ne s$: the overlap of two rows of $W^k$ through the slopes that they feed.
 
     $$T_{rs}=\sum_j\mathbb E[\phi'(z^{k+1}_s)W^k_{sj}\,\phi'(z'^{k+1}_r)W^k_{rj}]
@@ -72,7 +72,7 @@ def row_overlap(net: WithoutSkips, x: Numbers, k: int) -> Pairs:
 
 
 @checked
-def refined_moments(net: WithoutSkips, x: Numbers) -> RefinedMoments:
+def refined_moments(net: Plain, x: Numbers) -> RefinedMoments:
     r"""$D_k$, $S_k$ and $T_k$ from the top down, with the entries as they should read.
 
     $$D_{L-1}=\sigma_w^2,\quad S_{L-1}=0,\qquad D_k=\sigma_w^2\mathbb E[\phi'\phi']_{k+1}D_{k+1}
@@ -124,13 +124,13 @@ def refined_moments(net: WithoutSkips, x: Numbers) -> RefinedMoments:
     return RefinedMoments(stack[..., 0], stack[..., 1], transfer, slopes * stack[..., 0])
 
 
-def _overlap(net: MLP, kernels: NoteKernels, k: int) -> Pairs:
+def _overlap(net: Network, kernels: NoteKernels, k: int) -> Pairs:
     bend = _mean(net, kernels, k, 2)
     front = net.C_W[k] ** 2 / net.widths[k]
     return front * _pair(net, kernels, k - 1, 0, 0) * bend[:, None] * bend[None]
 
 
-def _source(net: MLP, kernels: NoteKernels, k: int) -> tuple[Pairs, Pairs]:
+def _source(net: Network, kernels: NoteKernels, k: int) -> tuple[Pairs, Pairs]:
     """The second row of the transfer matrix: how D and S above make S."""
     mu, bend = _mean(net, kernels, k - 1, 0), _mean(net, kernels, k, 2)
     both = mu[:, None] * mu[None]
@@ -143,16 +143,16 @@ def _source(net: MLP, kernels: NoteKernels, k: int) -> tuple[Pairs, Pairs]:
     return square * from_D, square * both * bend[:, None] * bend[None]
 
 
-def _pair(net: MLP, kernels: NoteKernels, index: int, p: int, q: int) -> Pairs:
+def _pair(net: Network, kernels: NoteKernels, index: int, p: int, q: int) -> Pairs:
     r"""$\mathbb E_{\Sigma^\text{index}}[\phi^{(p)}(z)\phi^{(q)}(z')]$, the first leg at $x$."""
     return pair_of(net, kernels.Sigma[index], (p,), (q,))
 
 
-def _mean(net: MLP, kernels: NoteKernels, index: int, p: int) -> Float[np.ndarray, " sample"]:
+def _mean(net: Network, kernels: NoteKernels, index: int, p: int) -> Float[np.ndarray, " sample"]:
     return single_moment(net.activation, np.diagonal(kernels.Sigma[index]), (p,)).value
 
 
-def _check(net: MLP) -> None:
+def _check(net: Network) -> None:
     check_scalar(net)
     if not net.activation.is_smooth:
         raise ValueError(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import SHAKES, shaken, with_shakes
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
@@ -24,7 +24,7 @@ KNOWN_OF_ONE = frozenset(field.name for field in fields(SingleInputFlow))
 
 
 def one_input(
-    net: MLP, K: Float[np.ndarray, "layer 1 1"], letters: Sequence[str]
+    net: Network, K: Float[np.ndarray, "layer 1 1"], letters: Sequence[str]
 ) -> dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]:
     """Tensors, out of `KNOWN_OF_ONE`, at every layer and their numerical errors, by letter.
 

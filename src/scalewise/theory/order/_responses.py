@@ -25,9 +25,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._by_jax import precision
 from scalewise.networks._forward import fixed_fields
+from scalewise.networks._network import Network
 from scalewise.networks._program import Program
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import Given, drawn, given, start
@@ -45,7 +45,7 @@ Found = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def order_one(
-    net: Architecture,
+    net: Network,
     x: np.ndarray,
     letters: Collection[str],
     layers: Sequence[int],

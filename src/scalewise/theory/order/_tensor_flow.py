@@ -13,9 +13,9 @@ from jaxtyping import Float
 
 from scalewise._checked import Told, checked
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._course import course
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES
 from scalewise.theory.flow._layer import Layer
@@ -36,7 +36,7 @@ class TensorFlow:
     errors: dict[str, Float[np.ndarray, "layer ..."]]
 
 
-def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
+def check_memory(net: Network, samples: int, names: Sequence[str]) -> None:
     """Refuse tensors that do not fit the memory."""
     if not names or samples == 1:
         return
@@ -60,7 +60,7 @@ def check_memory(net: MLP, samples: int, names: Sequence[str]) -> None:
 
 @checked
 def tensor_flow(
-    net: WithoutSkips,
+    net: Plain,
     K: Float[np.ndarray, "layer sample sample"],
     Theta: Float[np.ndarray, "layer sample sample"] | None,
     letters: Sequence[str],
@@ -98,7 +98,7 @@ def tensor_flow(
 
 
 def tensor_runs(
-    net: WithoutSkips,
+    net: Plain,
     K: Float[np.ndarray, "layer sample sample"],
     Theta: Float[np.ndarray, "layer sample sample"] | None,
     letters: Sequence[str],
@@ -122,7 +122,7 @@ def tensor_runs(
 
 
 def _along(
-    net: MLP,
+    net: Network,
     K: np.ndarray,
     Theta: np.ndarray | None,
     letters: Sequence[str],

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from scalewise.gaussian import with_shakes
-from scalewise.networks._architecture import Architecture
 from scalewise.networks._course import course
+from scalewise.networks._network import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._labels import kernels_on_labels
 from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along
@@ -19,7 +19,7 @@ Found = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def whole_runs(
-    net: Architecture, x: np.ndarray, letters: Sequence[str], make: Make = ALIKE
+    net: Network, x: np.ndarray, letters: Sequence[str], make: Make = ALIKE
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as `scalewise.theory.order._tensor_flow.tensor_runs` gives them, of any network.
 
@@ -37,7 +37,7 @@ def whole_runs(
 
 
 def whole_tensors(
-    net: Architecture,
+    net: Network,
     x: np.ndarray,
     letters: Collection[str],
     layers: Sequence[int],

@@ -31,7 +31,7 @@ from scalewise.gaussian import (
     two_input_covariances,
     with_shakes,
 )
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
 
@@ -42,7 +42,7 @@ Expectations = dict[tuple[str, int], np.ndarray]
 
 
 def one_input(
-    net: Perceptron, K: Float[np.ndarray, "layer 1 1"]
+    net: Network, K: Float[np.ndarray, "layer 1 1"]
 ) -> dict[str, tuple[Layers, Layers]]:
     r"""$V$, and $G^{\{1\}}$ where the activation is continuous, with their errors, by letter."""
     values, errors = _expectations(net, K[:, :, 0])
@@ -61,7 +61,7 @@ def one_input(
 
 
 def _expectations(
-    net: Perceptron, K: Float[np.ndarray, "layer 1"]
+    net: Network, K: Float[np.ndarray, "layer 1"]
 ) -> tuple[Expectations, Expectations]:
     """By name and layer: of the layer from tables, and those that it has with each layer below; their errors."""
     sigma = net.activation
@@ -90,7 +90,7 @@ _SQUARES = ((0, 0, 0, 0), 0b1100)  # Cov[σ²(z_a), σ²(z_b)]
 
 
 def _recursion(
-    net: Perceptron, K: Float[np.ndarray, " layer"], E: Expectations
+    net: Network, K: Float[np.ndarray, " layer"], E: Expectations
 ) -> Float[np.ndarray, "2 layer"]:
     r"""$V$ and $G^{\{1\}}$."""
     g, out = np.zeros(0), np.zeros((2, net.depth))
@@ -108,7 +108,7 @@ def _recursion(
     return out
 
 
-def memory(net: Perceptron) -> Float[np.ndarray, "layer later"]:
+def memory(net: Network) -> Float[np.ndarray, "layer later"]:
     r"""The product of the $\gamma$ between two layers; 0 below the diagonal, 1 on it."""
     out = np.eye(net.depth)
     for later in range(1, net.depth):

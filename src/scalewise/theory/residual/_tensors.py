@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.observables import of_letter
 from scalewise.selection import MOST_PATHS, too_large
 from scalewise.theory.flow._expansion import Expansion
@@ -24,7 +24,7 @@ Tensors = dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "lay
 
 
 def residual_tensors(
-    net: Perceptron, x: Samples, K: Samples, letters: Collection[str]
+    net: Network, x: Samples, K: Samples, letters: Collection[str]
 ) -> tuple[Tensors, Expansion]:
     """Tensors at every layer with their errors, by letter, and the small parameter."""
     few = _watched(net, K[0])
@@ -36,7 +36,7 @@ def residual_tensors(
     return {letter: found[letter] for letter in letters}, _expansion(net, some, near["V"][0])
 
 
-def _tensors(net: Perceptron, x: Samples, K: Samples, letters: Collection[str]) -> Tensors:
+def _tensors(net: Network, x: Samples, K: Samples, letters: Collection[str]) -> Tensors:
     if not letters:
         return {}
     known: Tensors = {}
@@ -49,7 +49,7 @@ def _tensors(net: Perceptron, x: Samples, K: Samples, letters: Collection[str]) 
     return known
 
 
-def _check_size(net: Perceptron, count: int, letters: Collection[str]) -> None:
+def _check_size(net: Network, count: int, letters: Collection[str]) -> None:
     """Refuse more than the memory bears."""
     hidden = net.depth - 1
     if count * hidden > MOST_PATHS:
@@ -66,7 +66,7 @@ def _check_size(net: Perceptron, count: int, letters: Collection[str]) -> None:
             )
 
 
-def _watched(net: Perceptron, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:
+def _watched(net: Network, first: Float[np.ndarray, "sample sample"]) -> np.ndarray:
     """Numbers of the inputs whose vertex is looked at: evenly over the norms, in an order of their own."""
     K, rows = np.diagonal(first), first.sum(axis=1)
     order = np.lexsort((rows, K))
@@ -78,7 +78,7 @@ def _watched(net: Perceptron, first: Float[np.ndarray, "sample sample"]) -> np.n
 
 
 def _expansion(
-    net: Perceptron, K: Samples, V: Float[np.ndarray, "layer sample sample sample sample"]
+    net: Network, K: Samples, V: Float[np.ndarray, "layer sample sample sample sample"]
 ) -> Expansion:
     below = np.array(net.widths[:-1], dtype=np.float64)
     own = np.einsum("laa->la", K)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory.single._single_input import single_input_flow
 
@@ -21,7 +21,7 @@ Tensor = Float[np.ndarray, "layer input"]
 
 @checked
 def gradient_norms(
-    net: WithoutSkips, x: Numbers | None = None, *, K1: Numbers | None = None
+    net: Plain, x: Numbers | None = None, *, K1: Numbers | None = None
 ) -> Tensor:
     r"""Mean squared chain-rule factor from the output back to every layer.
 
@@ -59,7 +59,7 @@ def gradient_norms(
 
 @checked
 def ntk_layer_contributions(
-    net: WithoutSkips, x: Numbers | None = None, *, K1: Numbers | None = None
+    net: Plain, x: Numbers | None = None, *, K1: Numbers | None = None
 ) -> tuple[Tensor, Tensor]:
     r"""What the biases and the weights of each layer contribute to the NTK of the output.
 

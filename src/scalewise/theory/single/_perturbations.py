@@ -39,9 +39,9 @@ from scalewise._arrays import float_array
 from scalewise._checked import Positive, checked
 from scalewise._readable import readable
 from scalewise.gaussian import line_rule
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory._tables._scan import scan
@@ -147,7 +147,7 @@ def assemble(
 
 
 @checked
-def nearby_inputs_flow(net: WithoutSkips, x0: Numbers, dx: Numbers) -> NearbyInputs:
+def nearby_inputs_flow(net: Plain, x0: Numbers, dx: Numbers) -> NearbyInputs:
     r"""Kernel and NTK of $x_0\pm\frac12\delta x$ at every layer, to second order in $\delta x$.
 
     Any $\delta x$: along $x_0$ it changes the norm ($\delta K_{[1]}$, parallel), across it the
@@ -195,7 +195,7 @@ def nearby_inputs_flow(net: WithoutSkips, x0: Numbers, dx: Numbers) -> NearbyInp
 
 
 def _components(
-    net: MLP,
+    net: Network,
     single: SingleInputFlow,
     m: dict[str, np.ndarray],
     along: np.ndarray,

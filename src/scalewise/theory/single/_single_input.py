@@ -53,9 +53,9 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import checked
 from scalewise._readable import readable
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.networks._inputs import check_inputs, check_kernels
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.networks._numbers import Numbers
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
@@ -118,7 +118,7 @@ class SingleInputFlow:
 
 @checked
 def single_input_flow(
-    net: WithoutSkips,
+    net: Plain,
     x: Numbers | None = None,
     *,
     K1: Numbers | None = None,
@@ -164,7 +164,7 @@ def single_input_flow(
 
 
 @checked
-def single_input_vertex(net: WithoutSkips, K: Tensor) -> Tensor:
+def single_input_vertex(net: Plain, K: Tensor) -> Tensor:
     r"""$V$ of each input alone, from its kernel at every layer; nothing else is computed.
 
     Args:
@@ -188,13 +188,13 @@ def single_input_vertex(net: WithoutSkips, K: Tensor) -> Tensor:
     return V
 
 
-def _width_ratios(net: MLP) -> np.ndarray:
+def _width_ratios(net: Network) -> np.ndarray:
     r"""$n_\ell/n_{\ell-1}$ from layer to layer; it meets tensors that vanish in the first."""
     widths = np.array(net.widths, dtype=np.float64)[:, None]
     return widths[1:-1] / widths[:-2]
 
 
-def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
+def single_input_majorants(net: Network, K: Tensor) -> dict[str, Tensor]:
     """Each tensor of each input with every expectation replaced by its absolute value; rtol 1e-10.
 
     All recursions of the module have positive coefficients, so these bound the tensors, and say how large a
@@ -216,7 +216,7 @@ def single_input_majorants(net: MLP, K: Tensor) -> dict[str, Tensor]:
 
 
 def tensors_from(
-    net: MLP, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
+    net: Network, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
 ) -> dict[str, np.ndarray]:
     """All that follows from expectations, by the names of `SingleInputFlow`."""
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
@@ -235,7 +235,7 @@ def tensors_from(
     return found
 
 
-def _first_kernel(net: MLP, x: Any, K1: Any) -> np.ndarray:
+def _first_kernel(net: Network, x: Any, K1: Any) -> np.ndarray:
     if (x is None) == (K1 is None):
         raise ValueError("`single_input_flow` takes either inputs `x` or first-layer kernels `K1`.")
     if K1 is None:
@@ -252,7 +252,7 @@ def _first_kernel(net: MLP, x: Any, K1: Any) -> np.ndarray:
     return first
 
 
-def _kernels(net: MLP, table: LineTable, first: np.ndarray) -> np.ndarray:
+def _kernels(net: Network, table: LineTable, first: np.ndarray) -> np.ndarray:
     """The kernel of each input, layer by layer: the only step that cannot be taken all at once."""
     K = np.empty((net.depth, first.size))
     hyper = list(zip(net.C_b[1:], net.C_W[1:], strict=True))
@@ -340,14 +340,14 @@ def _ddntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.nda
     return {"R": R, "S": S, "T": T, "U": scan(alpha, s)}
 
 
-def _all_finite(net: MLP, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _all_finite(net: Network, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same, if all of it is finite."""
     for name, value in found.items():
         refuse_overflow(net, name, value)
     return found
 
 
-def refuse_overflow(net: MLP, name: str, value: Tensor) -> None:
+def refuse_overflow(net: Network, name: str, value: Tensor) -> None:
     """Refuse a tensor that leaves the range of float64, with its layer and the remedy."""
     if np.all(np.abs(value) < _LARGEST):
         return

@@ -10,7 +10,7 @@ import xarray as xr
 
 from scalewise._checked import Index, Must, at_least, checked
 from scalewise._labelled import dataset
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.training._algorithms import GradientDescent, GradientFlow
@@ -27,7 +27,7 @@ PIECE = 0.25  # of gradient flow, in units of one over the largest eigenvalue
 
 @checked
 def cavity_correction(
-    net: Perceptron,
+    net: Network,
     task: Task,
     algorithm: Trainer,
     *,
@@ -86,7 +86,7 @@ def cavity_correction(
     return _dataset(list(moments_of_scrambles(rest, course, law, **options)), len(task.inputs))
 
 
-def cavity_obstacle(net: Perceptron, task: Task, algorithm: Trainer) -> str:
+def cavity_obstacle(net: Network, task: Task, algorithm: Trainer) -> str:
     """Why a call cannot be served, a clause; empty if it can."""
     if net.depth < 2:
         return "the network has no hidden layer, whose width could be finite"

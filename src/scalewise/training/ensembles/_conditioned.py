@@ -29,8 +29,7 @@ from scalewise.nets._sampler import (
     metrics,
     ranks,
 )
-from scalewise.networks._architecture import Architecture
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
@@ -40,7 +39,7 @@ Kernels = Float[np.ndarray, "network sample sample"]
 
 
 def conditioned_ensemble(
-    net: Architecture,
+    net: Network,
     task: Task,
     algorithm: Algorithm,
     metric: np.ndarray,
@@ -81,7 +80,7 @@ def conditioned_ensemble(
 class _Group:
     """Hidden layers of one shape."""
 
-    net: Architecture
+    net: Network
     task: Task
     noise_variance: float
     reading: Reading
@@ -105,7 +104,7 @@ class _Group:
 
     def _metrics(self, keys: np.ndarray) -> Kernels:
         net, x = self.net, self.task.all_inputs
-        if not isinstance(net, Perceptron):
+        if not net.is_perceptron:
             drawn = Drawn(net.program, (net.depth,), slopes=False)
             count = sum(math.prod(size) for size in drawn.sizes)
             if not count:

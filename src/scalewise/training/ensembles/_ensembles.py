@@ -20,7 +20,7 @@ from scalewise.nets._ensemble import (
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithms import NTKGP, Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
@@ -60,7 +60,7 @@ class Pilot:
     scale: float
 
 
-def pilot(net: Architecture, task: Task, *, seed: int, dtype: str) -> Pilot:
+def pilot(net: Network, task: Task, *, seed: int, dtype: str) -> Pilot:
     """Draw the pilots of one set of widths."""
     x, outputs = task.all_inputs.astype(dtype), net.output_dim
     indices = np.arange(filled(PILOTS), dtype=np.uint32)
@@ -81,12 +81,12 @@ def pilot(net: Architecture, task: Task, *, seed: int, dtype: str) -> Pilot:
     return Pilot(metric, ntk, np.maximum(h, 0.0), float(np.sqrt(first)))
 
 
-def _stream(net: Architecture, kind: int) -> tuple[int, ...]:
+def _stream(net: Network, kind: int) -> tuple[int, ...]:
     return (STREAM, kind, *net.widths[1:-1])
 
 
 def trained_ensembles(
-    net: Architecture,
+    net: Network,
     task: Task,
     algorithm: Algorithm,
     known: Pilot,
@@ -140,7 +140,7 @@ def _mean_response(
 class _Group:
     """Networks of one shape, and what is done to them."""
 
-    net: Architecture
+    net: Network
     task: Task
     algorithm: Algorithm
     curriculum: Curriculum

@@ -19,9 +19,8 @@ from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
 from scalewise.nets._extrapolate import check_widths, degree, extrapolation, fit
 from scalewise.nets._networks import Dtype, Seed, check_has_slope
-from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._inputs import check_inputs, digest_of
-from scalewise.networks._perceptron import Perceptron
+from scalewise.networks._network import AnyNetwork, Network
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import kept, opened
 from scalewise.tasks import Task
@@ -141,7 +140,7 @@ def measure_training(
     names, left_out, _ = selected(observables, ESTIMATORS, lambda name: _obstacle(name, asked))
     if not names:
         raise ValueError("`observables` must name something to measure; got none.")
-    shapes = [_shape(one) for one in ((net,) if widths is None else check_widths(net, widths))]
+    shapes = (net,) if widths is None else check_widths(net, widths)
     pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
     taken, rates = _with_rate(algorithm, pilots[-1], task)
     attributes = {
@@ -185,11 +184,6 @@ def measure_training(
             "scalewise": __version__,
         }
         return kept(result, record)
-
-
-def _shape(net: Architecture) -> Architecture:
-    """A perceptron without skip connections as the plain one that it is; others as they are."""
-    return net.branch if isinstance(net, Perceptron) and not any(net.skips) else net
 
 
 class _Plan(NamedTuple):
@@ -245,7 +239,7 @@ def _with_rate(
 
 
 def _plan(
-    net: Architecture,
+    net: Network,
     task: Task,
     algorithm: Algorithm,
     known: Pilot,

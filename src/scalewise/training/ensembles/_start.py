@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from scalewise.nets._packed import Packed
 from scalewise.nets._random import normals
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 
 Outputs = Float[np.ndarray, "network output sample"]
 
@@ -42,24 +42,24 @@ class Start(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def packed(net: Architecture) -> Packed:
+def packed(net: Network) -> Packed:
     """The parameters of a network in a row: the same object each time, so that JAX compiles once."""
     return Packed(net.program)
 
 
-def rates_of(net: Architecture, dtype: str) -> Float[np.ndarray, " parameter"]:
+def rates_of(net: Network, dtype: str) -> Float[np.ndarray, " parameter"]:
     r"""$\lambda_b$ or $\lambda_W$ over the fan-in, of each parameter."""
     return packed(net).rates(dtype)
 
 
-def draw(net: Architecture, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple[Any, Any]:
+def draw(net: Network, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple[Any, Any]:
     """The parameters of a network for each key, (network, parameter), laid over the devices; and more numbers."""
     scales = packed(net).scales(dtype)
     numbers = normals(keys, count=len(scales) + extra, dtype=dtype)
     return numbers[:, : len(scales)] * scales, numbers[:, len(scales) :]
 
 
-def look(net: Architecture, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:
+def look(net: Network, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:
     """What there is to know of each network.
 
     Args:
@@ -85,12 +85,12 @@ def look(net: Architecture, parameters: Any, x: np.ndarray, y: np.ndarray, *, nt
     )
 
 
-def outputs_of(net: Architecture, parameters: Any, x: np.ndarray) -> Outputs:
+def outputs_of(net: Network, parameters: Any, x: np.ndarray) -> Outputs:
     """The outputs of each network."""
     return _turned(_outputs(parameters, x, own=packed(net))[0])
 
 
-def moved_along(net: Architecture, parameters: Any, numbers: Any, x: np.ndarray) -> Outputs:
+def moved_along(net: Network, parameters: Any, numbers: Any, x: np.ndarray) -> Outputs:
     r"""$\sum\sqrt\lambda\,\xi\,dz/d\theta$ of each network: a random function whose covariance is its NTK."""
     steps = numbers * np.sqrt(rates_of(net, str(x.dtype)))
     return _turned(_along(parameters, steps, x, own=packed(net)))
@@ -105,7 +105,7 @@ def _along(parameters: Any, steps: Any, x: Any, *, own: Packed) -> Any:
 
 
 def pulled(
-    net: Architecture, parameters: Any, v: Float[np.ndarray, "network output sample"], x: np.ndarray
+    net: Network, parameters: Any, v: Float[np.ndarray, "network output sample"], x: np.ndarray
 ) -> Any:
     r"""$-\lambda J^Tv$ of each network, (network, parameter): a step that moves its outputs by $-\widehat Hv$."""
     rates, turned = rates_of(net, str(x.dtype)), v.transpose(0, 2, 1).astype(x.dtype)
@@ -132,7 +132,7 @@ def _outputs(parameters: Any, x: Any, *, own: Packed) -> tuple[Any, Any]:
 
 
 def ntks(
-    net: Architecture, parameters: Any, x: np.ndarray
+    net: Network, parameters: Any, x: np.ndarray
 ) -> Float[np.ndarray, "network joint joint"]:
     """The whole NTK of each network."""
     found = np.asarray(_ntks(parameters, x, own=packed(net)), np.float64)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._packed import Packed
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.training.ensembles._start import packed, rates_of
 
 CHUNK = 16  # steps between two looks at who has finished
@@ -52,7 +52,7 @@ class Lesson:
         to_the_end: Whether training ends when it has converged.
     """
 
-    net: Architecture
+    net: Network
     x: Float[np.ndarray, "train *positions feature"]
     ridge: float
     scale: float

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithms import (
     NTKGP,
@@ -52,7 +52,7 @@ class Curriculum:
 
 
 def plan(
-    net: Architecture,
+    net: Network,
     task: Task,
     algorithm: Algorithm,
     h: Float[np.ndarray, " direction"],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.networks import MLP
+from scalewise.networks import Network
 
 
 class Decay(NamedTuple):
@@ -25,7 +24,7 @@ class Decay(NamedTuple):
 
 
 @checked
-def bayes_rates(net: MLP) -> MLP:
+def bayes_rates(net: Network) -> Network:
     r"""The network with rates at which gradient descent to the end is exact Bayesian inference.
 
     $\lambda_b^{(L)}=C_b^{(L)}$, $\lambda_W^{(L)}=C_W^{(L)}$ and 0 below: only the last layer learns,
@@ -43,11 +42,11 @@ def bayes_rates(net: MLP) -> MLP:
         (0.0, 0.0, 1.5)
     """
     still = (0.0,) * (net.depth - 1)
-    return replace(net, lambda_b=(*still, net.C_b[-1]), lambda_W=(*still, net.C_W[-1]))
+    return net.numbered(lambda_b=(*still, net.C_b[-1]), lambda_W=(*still, net.C_W[-1]))
 
 
 @checked
-def decay_of_prior(net: MLP) -> Decay:
+def decay_of_prior(net: Network) -> Decay:
     r"""The weight decay whose minimum is the most probable network, $-\log p(\theta)=\sum a_\mu\theta_\mu^2$.
 
     $a_b=1/2C_b$ and $a_W=n_{\ell-1}/2C_W$, beside a loss that is a negative log-likelihood.

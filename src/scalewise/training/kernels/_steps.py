@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._architecture import AnyNetwork
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
+from scalewise.networks._network import AnyNetwork
 from scalewise.training import _one_network as one
 from scalewise.training._one_mlp import layers_of, tangents_of
 from scalewise.training._one_network import GivenWeights
@@ -50,7 +50,7 @@ def outputs_of(
 
 
 @checked
-def parameter_step(net: WithoutSkips, weights: GivenWeights, x: Inputs, factors: Factors) -> Step:
+def parameter_step(net: Plain, weights: GivenWeights, x: Inputs, factors: Factors) -> Step:
     r"""$\Delta\theta_\mu=-\sum\lambda_\mu\frac{dz_{i;\tilde\alpha}}{d\theta_\mu}\epsilon_{i;\tilde\alpha}$.
 
     With the error factors $\epsilon=\partial\mathcal L/\partial z$ it is gradient descent at rate 1, for which
@@ -76,7 +76,7 @@ def parameter_step(net: WithoutSkips, weights: GivenWeights, x: Inputs, factors:
 
 @checked
 def giant_leap(
-    net: WithoutSkips,
+    net: Plain,
     weights: GivenWeights,
     x: Inputs,
     targets: Factors,
@@ -132,7 +132,7 @@ def giant_leap(
 
 @checked
 def two_step_newton(
-    net: WithoutSkips, weights: GivenWeights, x: Inputs, targets: Factors, ntk: Kernel
+    net: Plain, weights: GivenWeights, x: Inputs, targets: Factors, ntk: Kernel
 ) -> tuple[Step, Step]:
     r"""Train by two leaps: with this network's own $\widehat H^{-1}$, then with that of the mean NTK.
 
@@ -178,7 +178,7 @@ def generalised_loss(
 
 @checked
 def weight_decay_tensor(
-    net: WithoutSkips,
+    net: Plain,
     weights: GivenWeights,
     x: Inputs,
     *,

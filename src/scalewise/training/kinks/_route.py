@@ -115,7 +115,7 @@ def _share(values: Arrays, errors: Arrays) -> float:
 
 def _setting(asked: Asked, *, joint: bool) -> Setting:
     """What is known at infinite width, on different inputs."""
-    net, task = asked.perceptron.branch, asked.task
+    net, task = asked.net, asked.task
     x, count = np.concatenate([task.inputs, asked.tests]) + 0.0, len(task.inputs)
     different, first, places_ = np.unique(x, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)  # as they come: training inputs first

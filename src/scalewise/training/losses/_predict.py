@@ -60,7 +60,7 @@ def by_any_loss(
     if asked.times is None:
         values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
     if beyond := [name for name in names if LOSS_OUTCOMES[name].order]:
-        added = cavity_correction(asked.perceptron, task, algorithm, seed=seed)
+        added = cavity_correction(asked.net, task, algorithm, seed=seed)
         values |= {name: added[name].values for name in beyond}
         errors |= {name: added[f"{name}_error"].values for name in beyond}
     attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}

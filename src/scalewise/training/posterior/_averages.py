@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scalewise.gaussian import combined
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.training.posterior._neurons import Nodes, Push
 from scalewise.training.posterior._responses import Slope
 from scalewise.training.posterior._wick import (
@@ -70,7 +70,7 @@ class Layered:
         tolerance: Of a standard error, relative to the size of what it is a part of.
     """
 
-    net: MLP
+    net: Network
     K: np.ndarray
     push: Push
     quadratic: Push

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.training.posterior._averages import TOLERANCE, Layered, exact, sampled
 from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
@@ -73,7 +73,7 @@ class OfLayer:
 
 
 def by_layer(
-    net: MLP,
+    net: Network,
     K: Float[np.ndarray, "layer sample sample"],
     point: Point,
     *,

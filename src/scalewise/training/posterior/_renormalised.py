@@ -15,7 +15,7 @@ from scalewise._checked import NotNegative, checked
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise.gaussian import combined
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Arrays, Asked
@@ -41,7 +41,7 @@ Coordinates = Float[np.ndarray, " coordinate"]
 
 @checked
 def renormalised_posterior(
-    net: WithoutSkips, task: Task, *, noise_variance: NotNegative = 0.0
+    net: Plain, task: Task, *, noise_variance: NotNegative = 0.0
 ) -> xr.Dataset:
     r"""What a posterior has learned at the network's own width, samples as many as neurons allowed.
 
@@ -94,7 +94,7 @@ def renormalised_posterior(
 
 
 def _refuse(asked: Asked) -> None:
-    net, task = asked.perceptron, asked.task
+    net, task = asked.net, asked.task
     if net.depth == 1:
         raise ValueError(
             "`net` must have a hidden layer; one of depth 1 is a Gaussian process at every width, see "
@@ -178,7 +178,7 @@ def _averaged(drawn: tuple[np.ndarray, np.ndarray], scales: Scales) -> Arrays:
 
 
 def _dataset(asked: Asked, data: Arrays, share: float) -> xr.Dataset:
-    net, variables = asked.perceptron, {}
+    net, variables = asked.net, {}
     for name, runs in data.items():
         value, error = combined(runs)
         if name == "scale":

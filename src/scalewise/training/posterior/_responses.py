@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.theory.flow._pairs import FIRST, SECOND, Pairs, moments_on_pairs
 
 PAIRS = 1 << 15  # at a time: a series for each of them takes its memory
@@ -109,7 +109,7 @@ class Step:
     whole: Response
 
 
-def responses(net: MLP, K: Float[np.ndarray, "layer sample sample"]) -> Iterator[Step]:
+def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iterator[Step]:
     """The hidden layers, the last first.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalewise.gaussian import combined
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
@@ -84,16 +84,16 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     return Found(values, errors, coords, {"neurons_sampled": points})
 
 
-def _expanded(asked: Asked, *, whole: bool) -> tuple[MLP, Point, np.ndarray]:
+def _expanded(asked: Asked, *, whole: bool) -> tuple[Network, Point, np.ndarray]:
     """The network, what is expanded about, and its kernel at every layer."""
-    net, task, noise = asked.perceptron.branch, asked.task, asked.algorithm.noise_variance
+    net, task, noise = asked.net, asked.task, asked.algorithm.noise_variance
     K = kernels_of(asked)
     count = len(task.inputs)
     known = spectrum(K[-1, :count, :count], "kernel of the training samples")
     return net, Point.of(K[-1], task.targets, known, noise, whole=whole), K
 
 
-def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: MLP) -> Arrays:
+def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: Network) -> Arrays:
     """Everything, with an axis of scrambles in front."""
     by_part = np.sum([of.mean for of in layers], axis=0)
     mean = by_part.sum(axis=1)
@@ -150,7 +150,7 @@ def _test_error(
     )
 
 
-def _features(layers: list[OfLayer], net: MLP) -> np.ndarray:
+def _features(layers: list[OfLayer], net: Network) -> np.ndarray:
     r"""The change of $\frac1{n_\ell}\sum\sigma\sigma$ of each hidden layer: its neurons' own, and from below."""
     change, found = np.zeros_like(layers[0].learned), []
     for of in layers:

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from scipy.special import gammaln
 
 from scalewise.gaussian import Places, Workspace, kernel_map
-from scalewise.networks import MLP
+from scalewise.networks import Network
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ class OneLayer(Scales):
         noise_variance: Of each of them.
     """
 
-    net: MLP
+    net: Network
     moves: Float[np.ndarray, "sample sample"]
     y: Float[np.ndarray, "train output"]
     noise_variance: float
 
     @classmethod
-    def of(cls, net: MLP, K: np.ndarray, y: np.ndarray, noise_variance: float) -> OneLayer:
+    def of(cls, net: Network, K: np.ndarray, y: np.ndarray, noise_variance: float) -> OneLayer:
         """From the kernel of the first layer, of training samples and then test samples."""
         return cls(net, _moving(net, 1, K), y, noise_variance)
 
@@ -172,7 +172,7 @@ class SeveralLayers(Scales):
         noise_variance: Of each of them.
     """
 
-    net: MLP
+    net: Network
     first: Float[np.ndarray, "sample sample"]
     y: Float[np.ndarray, "train output"]
     noise_variance: float
@@ -215,7 +215,7 @@ class SeveralLayers(Scales):
         return Given(log, (seen.T @ part).T, covariance[None, None], np.exp(2 * t))
 
 
-def _moving(net: MLP, layer: int, K: np.ndarray) -> np.ndarray:
+def _moving(net: Network, layer: int, K: np.ndarray) -> np.ndarray:
     """What of the next kernel scales with the neurons of a layer."""
     here = kernel_map(net.activation, np.diagonal(K).copy(), slope=False)
     products, rows = K.copy(), slice(0, len(K))

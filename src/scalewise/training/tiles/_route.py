@@ -83,7 +83,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
     fine = asked.accuracy is not None and asked.accuracy < _SINGLE
     dtype = np.float64 if setting.count <= _DOUBLE or fine else np.float32
-    layers = sites(asked.perceptron.branch, (K, Theta), dtype=dtype)
+    layers = sites(asked.net, (K, Theta), dtype=dtype)
 
     def at(accuracy: Accuracy) -> Arrays:
         nonlocal nodes
@@ -147,7 +147,7 @@ def _few(
     own, rows = replace(asked, task=part), np.concatenate([train, count + tests])
     kernels = K[:, rows][:, :, rows], Theta[:, rows][:, :, rows]
     setting = _setting(own, kernels[0][-1], kernels[1][-1])
-    layers = sites(asked.perceptron.branch, kernels)
+    layers = sites(asked.net, kernels)
     return lambda accuracy: _outcomes(own, setting, layers(accuracy), wanted)
 
 

@@ -8,7 +8,7 @@ from copy import copy
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import MLP
+from scalewise.networks import Network
 from scalewise.theory.flow._layer import Layer
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import Accuracy
@@ -30,7 +30,7 @@ class Site:
     given: Conditioned
 
     def __init__(
-        self, net: MLP, layer: int, kernels: Kernels, *, dtype: type[np.floating] = np.float64
+        self, net: Network, layer: int, kernels: Kernels, *, dtype: type[np.floating] = np.float64
     ) -> None:
         self.K, self.Theta = (values[layer - 1] for values in kernels)
         self.layer, self.sigma = layer, net.activation
@@ -54,7 +54,7 @@ class Site:
 
 
 def sites(
-    net: MLP, kernels: Kernels, *, dtype: type[np.floating] = np.float64
+    net: Network, kernels: Kernels, *, dtype: type[np.floating] = np.float64
 ) -> Callable[[Accuracy], list[Site]]:
     """The hidden layers of a network, by the accuracy of expectations of more than two samples.
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from scalewise.activations import Activation
 from scalewise.gaussian import at_least_usual, with_shakes
-from scalewise.networks import MLP
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.observables import of_letter
 from scalewise.selection import too_large
 from scalewise.training._algorithms import Gradients, LastLayer
@@ -80,7 +79,7 @@ class _Setting:
 
     asked: Asked
     names: frozenset[str]
-    net: Architecture
+    net: Network
     samples: Samples
     places: np.ndarray
     trained: Spectrum
@@ -236,7 +235,7 @@ def _room(asked: Asked) -> int:
     return next((n - 1 for n in whole if _too_large(asked.net, n)), whole[-1])
 
 
-def _too_large(net: Architecture, count: int) -> str:
+def _too_large(net: Network, count: int) -> str:
     """Why all tensors of so many samples do not fit, a clause."""
     whys = (too_large(net, count, of_letter(letter)) for letter in letters_of(net))
     return next(filter(None, whys), "")
@@ -246,7 +245,7 @@ def _tell(settings: Sequence[_Setting]) -> None:
     """A warning if expectations of four samples, of all blocks of tests together, take long."""
     first = settings[0]
     asked, samples, net = first.asked, first.samples, first.net
-    if not isinstance(net, MLP):
+    if not net.is_plain:
         return
     entries = float(sum(len(setting.samples.inputs) ** 4 for setting in settings))
     if _has_accuracies(net.activation):
@@ -269,7 +268,7 @@ def _tell(settings: Sequence[_Setting]) -> None:
 def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     """Values and errors with a time axis, as accurate as asked where expectations can be."""
     net = setting.net
-    finer = isinstance(net, MLP) and _has_accuracies(net.activation)
+    finer = net.is_plain and _has_accuracies(net.activation)
     found = _refined if finer else _from_nodes
     values, errors = found(setting)
     times = range(len(_times(setting.asked)))
@@ -317,7 +316,7 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
 def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Timed]:
     """From every estimate of the tensors, at an accuracy of expectations or from nodes."""
     whole, thinner = setting.samples.runs(setting.net, accuracy), []
-    if isinstance(setting.net, MLP) and "output_mean_nlo_by_layer" in setting.names:
+    if setting.net.is_plain and "output_mean_nlo_by_layer" in setting.names:
         thinner = [
             setting.samples.runs(without(setting.net, layer), accuracy)
             for layer in range(1, setting.net.depth - 1)
@@ -448,13 +447,13 @@ def _joined(parts: list[Arrays]) -> Arrays:
     return found
 
 
-def _network(asked: Asked) -> Architecture:
+def _network(asked: Asked) -> Network:
     """The network that learns: of its last layer alone, with rates equal to its variances."""
     net = asked.plain
     if net is None or not isinstance(asked.algorithm, LastLayer):
         return asked.net if net is None else net
     none = (0.0,) * (net.depth - 1)
-    return replace(net, lambda_b=(*none, net.C_b[-1]), lambda_W=(*none, net.C_W[-1]))
+    return net.numbered(lambda_b=(*none, net.C_b[-1]), lambda_W=(*none, net.C_W[-1]))
 
 
 def _gradients(asked: Asked) -> Gradients:

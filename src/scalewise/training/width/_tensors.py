@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks import MLP
-from scalewise.networks._architecture import Architecture
+from scalewise.networks._network import Network
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._tensor_flow import tensor_runs
 from scalewise.theory.order._whole import whole_runs
@@ -55,18 +54,18 @@ class Samples:
 
     @classmethod
     def of(
-        cls, net: Architecture, x: Float[np.ndarray, "all *positions feature"]
+        cls, net: Network, x: Float[np.ndarray, "all *positions feature"]
     ) -> tuple[Samples, np.ndarray]:
         """From inputs of which some may be equal, with the place of each among the different ones."""
         different, places = np.unique(x + 0.0, axis=0, return_inverse=True)
-        layers = None if isinstance(net, MLP) else (net.depth,)
+        layers = None if net.is_plain else (net.depth,)
         return cls(different, kernel_flow(net, different, layers=layers)), places
 
     def layers(self, accuracy: Accuracy) -> Layers:
         """Expectations of the layers, made once for networks that differ by their widths."""
         return self._layers.setdefault(accuracy, Layers(accuracy))
 
-    def runs(self, net: Architecture, accuracy: Accuracy | None = None) -> Runs:
+    def runs(self, net: Network, accuracy: Accuracy | None = None) -> Runs:
         """Estimates of all tensors for `with_shakes`.
 
         Args:
@@ -85,28 +84,28 @@ class Samples:
             kept[key] = runs
         return runs
 
-    def fluctuations(self, net: Architecture) -> Arrays:
+    def fluctuations(self, net: Network) -> Arrays:
         """Tensors of the fluctuations of the NTK alone, one estimate."""
         return self._made(net, ("A", "B"))[0][0]
 
-    def _made(self, net: Architecture, letters: tuple[str, ...], *ways: Layers) -> Runs:
-        if isinstance(net, MLP):
+    def _made(self, net: Network, letters: tuple[str, ...], *ways: Layers) -> Runs:
+        if net.is_plain:
             return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
         return whole_runs(net, self.inputs, letters, *ways)
 
 
-def letters_of(net: Architecture) -> tuple[str, ...]:
+def letters_of(net: Network) -> tuple[str, ...]:
     """Tensors that are not 0, PDLT (∞.173)."""
     below = [net.program.own(layer) for layer in range(1, net.depth)]
     learns = any(own.lambda_b or own.lambda_W for own in below)
     return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
 
 
-def without(net: MLP, layer: int) -> MLP:
+def without(net: Network, layer: int) -> Network:
     """The network with a hidden layer so wide that it does not count."""
     width = list(net.hidden_widths)
     width[layer - 1] *= _INFINITE
-    return replace(net, width=tuple(width))
+    return net.at_width(width)
 
 
 def theta(flow: KernelFlow) -> np.ndarray:

@@ -12,10 +12,10 @@ from jax.flatten_util import ravel_pytree
 from scalewise._checked import checked
 from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirical_ntk
 from scalewise.nets._networks import check_parameters
-from scalewise.networks._architecture import AnyNetwork
 from scalewise.networks._by_jax import forward, precision
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import WithoutSkips
+from scalewise.networks._mlp import Plain
+from scalewise.networks._network import AnyNetwork
 from scalewise.networks._weights import by_node, rates_of, refuse_masks
 from scalewise.training._one_network import outputs_of
 from scalewise.training.dynamics import NetworkState
@@ -25,7 +25,7 @@ LARGEST = 2**28  # bytes of the third derivatives
 
 
 @checked
-def state_of(net: WithoutSkips, parameters: Parameters, x: Any) -> NetworkState:
+def state_of(net: Plain, parameters: Parameters, x: Any) -> NetworkState:
     r"""Outputs, NTK, dNTK and ddNTKs of one network on samples, to rounding.
 
     Args:
