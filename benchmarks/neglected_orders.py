@@ -69,7 +69,7 @@ def used(name: str, depth: int, width: int, networks: int) -> dict[str, Any]:
     return row
 
 
-def network(name: str, depth: int, width: int) -> sw.MLP:
+def network(name: str, depth: int, width: int) -> sw.Network:
     """Critical, or with C_b = 0, C_W = 1 if the activation has no critical point."""
     own = OWN[name]() if name in OWN else name
     critical = sw.criticality(own)

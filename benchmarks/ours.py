@@ -13,7 +13,7 @@ from cases import Case
 from scalewise import MLP, predict
 
 
-def network(case: Case) -> MLP:
+def network(case: Case) -> Network:
     """In the peer's parametrisation W_std² and b_std² multiply the NTK: they are our rates."""
     return MLP(
         case.depth,

@@ -68,7 +68,7 @@ def cost(samples: int) -> dict[str, float]:
     }
 
 
-def sampled(net: sw.MLP, task: sw.Task, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def sampled(net: sw.Network, task: sw.Task, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Posterior mean and variance of the first output by one chain over the hidden preactivations."""
     rng, x = np.random.default_rng(seed), np.concatenate([task.inputs, task.test_inputs])
     n, count, y = net.widths[1], len(task.inputs), task.targets

@@ -99,7 +99,7 @@ def outputs(shaped: Any, x: Any) -> Any:
 
 
 def jacobians(
-    net: sw.MLP, parameters: Parameters, x: np.ndarray, v: np.ndarray
+    net: sw.Network, parameters: Parameters, x: np.ndarray, v: np.ndarray
 ) -> Callable[[], Any]:
     """The definitions, with all first, second and third derivatives by parameters written out."""
     n = net.widths
@@ -134,7 +134,7 @@ def jacobians(
     return call
 
 
-def one_pass(net: sw.MLP, parameters: Parameters, x: np.ndarray) -> Callable[[], Any]:
+def one_pass(net: sw.Network, parameters: Parameters, x: np.ndarray) -> Callable[[], Any]:
     """Forward and backward over the inputs, down to the gradient by every parameter."""
     sweep = jax.jit(jax.value_and_grad(lambda p: jnp.sum(outputs(p, x) ** 2)))
 

@@ -36,7 +36,7 @@ call and of the same again; the standard error of the mean output. Made by `pyth
 """
 
 
-def plain(net: sw.MLP, task: sw.Task, networks: int, steps: int) -> Callable[[], np.ndarray]:
+def plain(net: sw.Network, task: sw.Task, networks: int, steps: int) -> Callable[[], np.ndarray]:
     """Outputs of trained networks on the tests, as one writes it."""
     x, y = (jnp.asarray(a, jnp.float32) for a in (task.inputs, task.targets))
     tests, n = jnp.asarray(task.test_inputs, jnp.float32), net.widths

@@ -283,7 +283,7 @@ def summed(ensemble: Ensemble, parts: dict[str, np.ndarray], chosen: np.ndarray)
     return found
 
 
-def network(setting: Setting) -> sw.MLP:
+def network(setting: Setting) -> sw.Network:
     """Critical, or with C_b = 0, C_W = 1 if the activation has no critical point."""
     critical = sw.criticality(setting.activation)
     C_b, C_W = (critical.C_b or 0.0, critical.C_W) if critical.C_W is not None else (0.0, 1.0)

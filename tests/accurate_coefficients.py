@@ -82,7 +82,7 @@ def pulls(case: Case, algorithms: Sequence[Any] = (GradientFlow(),)) -> Iterator
                 yield Pull(repr(way), accuracy, part, stated / unit, true / unit)
 
 
-def setting(case: Case) -> tuple[sw.MLP, sw.Task]:
+def setting(case: Case) -> tuple[sw.Network, sw.Task]:
     """Six samples, three through three layers, the last one a test."""
     x = inputs(case.kind, 6 if case.depth == 2 else 3, case.seed)
     y = np.random.default_rng(case.seed).standard_normal((len(x), 1))

@@ -7,13 +7,13 @@ made-up 1/n correction of the kernel is added so that every branch has something
 import numpy as np
 import xarray as xr
 
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.observables import OBSERVABLES, as_variable
 
 SLOPE = 0.3
 
 
-def network(depth: int = 5, width=64, activation: str = "linear") -> MLP:
+def network(depth: int = 5, width=64, activation: str = "linear") -> Network:
     return MLP(depth, width, activation, input_dim=6, output_dim=3)
 
 
@@ -22,7 +22,7 @@ def base_kernel(samples: int) -> np.ndarray:
     return x @ x.T / 6
 
 
-def theory(net: MLP | None = None, samples: int = 3, **attrs: object) -> xr.Dataset:
+def theory(net: Network | None = None, samples: int = 3, **attrs: object) -> xr.Dataset:
     net = net or network()
     layers = np.arange(1, net.depth + 1)
     step = (layers - 1.0)[:, None, None]

@@ -11,7 +11,7 @@ NET = sw.MLP(3, 50, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4, lambda_
 TASK = sw.Task(TRAIN, Y, test_inputs=TEST, test_targets=WANTED)
 
 
-def kernels(net: sw.MLP = NET, x: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def kernels(net: sw.Network = NET, x: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """K and Theta of the last layer, training samples first."""
     x = np.concatenate([TRAIN, TEST]) if x is None else x
     found = sw.predict(net, x, observables=["kernel", "ntk"], layers=net.depth)

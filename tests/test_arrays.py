@@ -219,10 +219,10 @@ def test_hyperparameters_may_be_tensors() -> None:
     )
     assert (net.widths, net.C_b, net.C_W) == ((3, 4, 5, 1), (0.5, 0.5, 0.5), (1.0, 2.0, 0.5))
     for bad, message in (
-        ("a", "`MLP.C_b` must be a finite number of at least 0, or one for each layer; got 'a'"),
-        (1j, r"`MLP.C_b` must be a finite number .* got 1j"),
-        ([[0.1, 0.1, 0.1]], "`MLP.C_b` must be a finite number .*, or one for each layer; got"),
-        (np.ma.masked, "`MLP.C_b` must be a finite number of at least 0"),
+        ("a", "`C_b` must be a finite number of at least 0, or one for each layer; got 'a'"),
+        (1j, r"`C_b` must be a finite number .* got 1j"),
+        ([[0.1, 0.1, 0.1]], "`C_b` must be a finite number .*, or one for each layer; got"),
+        (np.ma.masked, "`C_b` must be a finite number of at least 0"),
     ):
         with pytest.raises(ValueError, match=message):
             sw.MLP(3, 4, "tanh", input_dim=3, output_dim=1, C_b=bad)

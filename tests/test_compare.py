@@ -15,10 +15,10 @@ import scalewise as sw
 from made_up_results import SLOPE, ensemble, network, theory
 from scalewise.comparison import Comparison, at_width, compare
 from scalewise.comparison._normal import as_normal, deviation
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 
 
-def truth(net: MLP | None = None) -> xr.Dataset:
+def truth(net: Network | None = None) -> xr.Dataset:
     """What a perfect measurement at the network's own width would see."""
     return at_width(theory(net))
 
@@ -380,7 +380,7 @@ def test_other_inputs_are_refused() -> None:
 # --- few networks -------------------------------------------------------------------------------
 
 
-def small(width: int = 32) -> tuple[MLP, np.ndarray]:
+def small(width: int = 32) -> tuple[Network, np.ndarray]:
     x = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [0.9, -0.1, 0.4, 1.2]])
     return MLP(3, width, "tanh", input_dim=4, output_dim=2), x
 

@@ -47,7 +47,7 @@ class Spy(str):
     __hash__ = str.__hash__
 
 
-def net(sigma, depth=3) -> sw.MLP:
+def net(sigma, depth=3) -> sw.Network:
     return sw.MLP(depth, 6, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=0.4)
 
 

@@ -1,7 +1,5 @@
 """Golden tests: how many parameters a network has, and how its weights are distributed."""
 
-from dataclasses import replace
-
 import pytest
 
 import scalewise as sw
@@ -28,18 +26,62 @@ def test_a_network_is_a_value():
     assert by_hand.criticality is by_rule.criticality is sw.criticality("relu")
     assert len({sw.criticality(name) for name in ("tanh", "relu", "gelu", "tanh")}) == 3
     assert sw.MLP(4, 128, "relu", input_dim=64, output_dim=10).criticality is None
-    deeper = replace(by_rule, depth=9, output_dim=2)
-    assert deeper == sw.MLP(9, 128, "relu", input_dim=64, output_dim=2, C_W=2.0)
-    assert replace(by_rule, width=7).hidden_widths == by_rule.at_width(7).hidden_widths == (7,) * 3
-    assert replace(by_rule, activation="tanh").activation.name == "tanh"
+    assert by_rule.replace(width=7).hidden_widths == by_rule.at_width(7).hidden_widths == (7,) * 3
+    uneven = sw.MLP(4, (8, 16, 8), "relu", input_dim=64, output_dim=10, C_W=[1.0, 2.0, 2.0, 1.0])
+    assert uneven.at_width([4, 8, 4]).widths == (64, 4, 8, 4, 10)
+    assert uneven.at_width(5).C_W == uneven.C_W
     with pytest.raises(
-        ValueError, match=r"`MLP.C_W` must be one number for all, or one for each of the 5 layers"
+        ValueError, match=r"`C_W` must be one number for all, or one for each of the 5 layers"
     ):
-        replace(replace(by_hand, width=128), depth=5)
+        sw.MLP(5, 128, "relu", input_dim=64, output_dim=10, C_W=by_hand.C_W)
     with pytest.raises(
         ValueError,
-        match=r"`MLP.C_b` must be a finite number of at least 0, or one for each layer; got -1",
+        match=r"`C_b` must be a finite number of at least 0, or one for each layer; got -1",
     ):
-        replace(by_rule, C_b=-1.0)
+        sw.MLP(5, 128, "relu", input_dim=64, output_dim=10, C_b=-1.0)
+    with pytest.raises(TypeError, match=r"changes layers, input_shape, width, .*; got depth"):
+        by_rule.replace(depth=9)
+    with pytest.raises(ValueError, match=r"own C_W, so another one of the network changes nothing"):
+        sw.Network(sw.Dense(C_W=2.0), "relu", sw.Dense(1, C_W=1.5), input_shape=3, width=8).replace(
+            C_W=3.0
+        )
     with pytest.raises(TypeError):
         sw.criticality("gelu").coefficients["nu"] = 0.0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("skip", [0.0, 0.5])
+def test_what_is_known_of_perceptrons_is_what_their_programs_say(depth: int, skip: float) -> None:
+    """However they were written; and others are not taken for one."""
+    numbers = {
+        "C_b": 0.1,
+        "C_W": [1.5, 1.2, 1.1, 0.7][:depth],
+        "lambda_W": [1.0, 2.0, 3.0, 4.0][:depth],
+    }
+    net = sw.networks.ResidualMLP(
+        depth, 8, "tanh", input_dim=3, output_dim=2, gamma=skip, **numbers
+    )
+    read = type(net.by_layer).of(net.program)
+    assert net.by_layer == read
+    assert read.said == repr(net)
+    again = sw.Network(*net.layers, input_shape=3, width=net.width, **vars(net.usual))
+    assert again == net
+    assert (again.skips, again.is_plain) == (net.skips, depth < 3 or not skip)
+    assert eval(repr(net), vars(sw.networks)) == net
+
+
+def test_other_networks_are_not_taken_for_perceptrons() -> None:
+    dense, end = sw.Dense(), sw.Dense(1)
+    for layers, shape in (
+        ((dense, "tanh", dense, "relu", end), 3),
+        ((dense, "tanh", "tanh", end), 3),
+        ((dense, dense, "tanh", end), 3),
+        (("tanh", dense, "tanh", end), 3),
+        ((dense, "tanh", sw.LayerNorm(), dense, "tanh", end), 3),
+        ((dense, "tanh", sw.Skip(dense, "tanh", dense), "tanh", end), 3),
+        ((dense, sw.Parallel(["tanh", dense], ["tanh", dense], factors=(1, 1)), "tanh", end), 3),
+        ((dense, sw.Shared("tanh", dense, times=2), "tanh", end), 3),
+        ((sw.Flatten(), dense, "tanh", end), (3, 2)),
+    ):
+        net = sw.Network(*layers, input_shape=shape, width=8)
+        assert not net.is_perceptron, net

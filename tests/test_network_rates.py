@@ -19,7 +19,7 @@ from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
 
 
-def net(depth, activation, **rest) -> sw.MLP:
+def net(depth, activation, **rest) -> sw.Network:
     return sw.MLP(depth, 64, activation, input_dim=3, output_dim=2, **rest)
 
 

@@ -147,7 +147,7 @@ def test_a_network_is_shown_as_the_call_that_makes_it(depth, width, sigma, C_b, 
     net = sw.MLP(depth, width, sigma, input_dim=3, output_dim=2, C_b=C_b, C_W=C_W)
     assert eval(repr(net), {"MLP": sw.MLP}) == net
     skip = ResidualMLP(depth, 7, sigma, gamma=0.5, input_dim=3, output_dim=2, C_b=C_b)
-    assert eval(repr(skip), {"ResidualMLP": ResidualMLP}) == skip
+    assert eval(repr(skip), vars(sw.networks)) == skip
 
 
 @pytest.mark.parametrize("fraction", [Fraction(1, 3), {"a": (Fraction(1, 3),)}])

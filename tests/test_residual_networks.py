@@ -3,7 +3,6 @@
 import copy
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,23 +21,20 @@ def test_it_is_a_value() -> None:
     assert by_rule == by_hand
     assert len({by_rule, by_hand, copy.deepcopy(by_rule)}) == 1
     assert by_rule.criticality is by_hand.criticality is sw.criticality("relu")
-    assert replace(by_hand, C_W=2.0).criticality is None
-    # What was given once is repeated, the critical variances of a skip connection included.
-    assert (
-        replace(by_rule, depth=7) == ResidualMLP(7, 16, "relu", gamma=0.6, **SHAPE).at_criticality()
-    )
-    assert replace(copy.deepcopy(by_rule), depth=3).gamma == (0, 0.6, 0)
+    assert by_hand.numbered(C_W=(2.0,) * 5).criticality is None
     assert by_rule.at_width(8) == ResidualMLP(5, 8, "relu", gamma=0.6, **SHAPE).at_criticality()
-    assert replace(by_rule, gamma=0.0) != sw.MLP(5, 16, "relu", C_W=by_rule.C_W, **SHAPE)
+    plain = by_rule.numbered(skips=(0.0,) * 5)
+    assert plain == sw.MLP(5, 16, "relu", C_W=by_rule.C_W, **SHAPE)
+    assert by_rule.skips == (0.0, 0.6, 0.6, 0.6, 0.0)
     assert sw.MLP(5, 16, "relu", **SHAPE).skips == (0.0,) * 5
     assert by_rule.attributes()["gamma"] == [0.0, 0.6, 0.6, 0.6, 0.0]
-    assert "gamma" not in replace(by_rule, gamma=0).attributes()
+    assert "gamma" not in plain.attributes()
     assert str(by_rule).startswith("ResidualMLP(depth=5, width=16")
     with pytest.raises(
         ValueError,
-        match=r"`ResidualMLP.gamma` must be one number for all, or one for each of the 6",
+        match=r"`gamma` must be one number for all, or one for each of the 6",
     ):
-        replace(by_rule, depth=6, gamma=by_hand.gamma)
+        ResidualMLP(6, 16, "relu", gamma=by_hand.skips, **SHAPE)
 
 
 def test_bad_networks_are_refused() -> None:
@@ -49,20 +45,18 @@ def test_bad_networks_are_refused() -> None:
         made(0.5, [8, 8, 6])
     with pytest.raises(
         ValueError,
-        match=r"`ResidualMLP.gamma` must be a finite number of at least 0, or one for each layer; got -0\.5",
+        match=r"`gamma` must be a finite number of at least 0, or one for each layer; got -0\.5",
     ):
         made(-0.5)
-    with pytest.raises(ValueError, match=r"`ResidualMLP.gamma` must be 0 in the first layer"):
+    with pytest.raises(ValueError, match=r"`gamma` must be 0 in the first layer"):
         made([0.5, 0.5, 0.5, 0.5])
     with pytest.raises(ValueError, match=r"one for each of the 4 layers"):
         made([0.0, 0.5])
     with pytest.raises(ValueError, match=r"or one for each layer; got \[\[0\.0"):
         made([[0.0, 0.5, 0.5, 0.5]])
-    with pytest.raises(ValueError, match=r"Criticality needs gamma < 1"):
+    with pytest.raises(ValueError, match=r"Give them a factor below 1"):
         made(1.0).at_criticality()
-    with pytest.raises(
-        ValueError, match=r"`ResidualMLP\.C_W` must be a positive finite number.* got 0"
-    ):
+    with pytest.raises(ValueError, match=r"`C_W` must be a positive finite number.* got 0"):
         ResidualMLP(3, 8, "relu", gamma=0.5, C_W=0, input_dim=2, output_dim=1)
     with pytest.raises(TypeError, match=r"`net` must be a network|str"):
         sw.predict("tanh", np.eye(2))

@@ -23,7 +23,7 @@ X = np.array([[1.0, 0.5]])
 POWERS = {"z": 0, "ntk": 1, "dntk": 2, "z_dntk": 2, "ddntk_I": 3, "ddntk_II": 3}  # of eta
 
 
-def network(depth: int, width: int) -> sw.MLP:
+def network(depth: int, width: int) -> sw.Network:
     return sw.MLP(
         depth,
         width,

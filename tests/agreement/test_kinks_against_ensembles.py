@@ -17,7 +17,7 @@ from grids import thorough
 X = np.array([[1.0, -0.4], [0.6, 0.8]])
 
 
-def agrees(net: sw.MLP, seen: dict[str, float], widths: list[int], networks: int) -> None:
+def agrees(net: sw.Network, seen: dict[str, float], widths: list[int], networks: int) -> None:
     """And a prediction that is another multiple of the right one would have been seen."""
     names = list(seen)
     theory = sw.predict(net, X, observables=names)

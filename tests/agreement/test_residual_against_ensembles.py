@@ -3,7 +3,6 @@
 The ensembles are of the exact conditional law; networks with real weights, differentiated by JAX, check them.
 """
 
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.nets import init_weights
-from scalewise.networks import ResidualMLP
+from scalewise.networks import Network, ResidualMLP
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import omissions
 
@@ -21,7 +20,7 @@ X = np.array([[1.0, 0.2], [0.9, 0.9], [-0.4, 1.2]])
 KNOWN = ["kernel", "metric_nlo", "four_point_vertex", "ntk"]
 
 
-def network(sigma: str, gamma: float, *, depth: int = 4, width: int = 24, **rest) -> ResidualMLP:
+def network(sigma: str, gamma: float, *, depth: int = 4, width: int = 24, **rest) -> Network:
     shape = {"input_dim": 2, "output_dim": 1, "lambda_b": 0.3}
     return ResidualMLP(depth, width, sigma, gamma=gamma, **shape, **rest)
 
@@ -32,7 +31,7 @@ def test_theory_and_ensembles_agree(sigma: str, gamma: float) -> None:
     theory = sw.predict(net, X)
     assert [name for name in OBSERVABLES if name in theory] == KNOWN
     # What a smaller skip connection would give, under the name of this network.
-    smaller = replace(net, gamma=0.8 * gamma)
+    smaller = network(sigma, 0.8 * gamma).numbered(C_b=net.C_b, C_W=net.C_W)
     other = sw.predict(smaller, X, observables=["kernel", "four_point_vertex", "ntk"])
     other = other.assign_attrs(gamma=theory.gamma)
     for width in (24, 72):
@@ -76,7 +75,7 @@ def test_mean_ntk_and_metric_are_those_of_real_weights() -> None:
     def output(parameters):
         z = x @ parameters.weights[0].T + parameters.biases[0]
         for w, b, gamma in zip(
-            parameters.weights[1:], parameters.biases[1:], net.gamma[1:], strict=True
+            parameters.weights[1:], parameters.biases[1:], net.skips[1:], strict=True
         ):
             z = jnp.tanh(z) @ w.T + b + (gamma * z if gamma else 0.0)
         return z[:, 0]

@@ -16,7 +16,7 @@ DNTK = ["dntk_P", "dntk_Q"]
 DDNTK = ["ddntk_R", "ddntk_S", "ddntk_T", "ddntk_U"]
 
 
-def network(name: str, width: object) -> sw.MLP:
+def network(name: str, width: object) -> sw.Network:
     rates = {"lambda_b": (0.3, 0.5, 0.2, 0.4), "lambda_W": (0.7, 1.1, 0.9, 0.6)}
     critical = sw.criticality(name)
     assert critical.C_W is not None

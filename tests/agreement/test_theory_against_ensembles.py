@@ -17,7 +17,7 @@ X = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [0.9, -0.1, 0.4, 1.2
 DEPTH = 5
 
 
-def network(name: str, width: int) -> sw.MLP:
+def network(name: str, width: int) -> sw.Network:
     rates = {"lambda_b": (0.3, 0.5, 0.2, 0.4, 0.6), "lambda_W": (0.7, 1.1, 0.9, 0.6, 1.0)}
     critical = sw.criticality(name)
     assert critical.C_b is not None

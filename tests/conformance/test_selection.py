@@ -39,7 +39,7 @@ def kept(data: xr.Dataset) -> set[str]:
     return {name for name in OBSERVABLES if name in data}
 
 
-def network(sigma: str | sw.Activation, depth: int) -> sw.MLP:
+def network(sigma: str | sw.Activation, depth: int) -> sw.Network:
     return sw.MLP(depth, 4, sigma, input_dim=2, output_dim=1, C_b=0.1, C_W=0.3)
 
 

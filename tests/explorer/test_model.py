@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -94,7 +93,7 @@ def test_layers_are_those_of_predict(names: tuple[str, ...]) -> None:
                 wrong.append(f"{at} {row}: {letter} off by {off:.1e}")
         if known < row["depth"]:
             deeper = sw.predict(
-                replace(net, depth=known + 1), np.ones((1, 2)), observables=["kernel"]
+                sw.MLP(known + 1, WIDTH, net.activation, **ENDS), np.ones((1, 2)), observables=["kernel"]
             )
             series, length = tables(*names)["activations"][at[1:]], tables(*names)["length"]
             ends = series["start"] + np.array([0, len(series["panels"])]) * length

@@ -1,7 +1,6 @@
 """Conformance of the explorer: what it refuses, and in a real browser what a moved slider does."""
 
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -58,13 +57,18 @@ def test_what_cannot_be_shown_is_refused(tmp_path) -> None:
 @cache
 def predicted(activation: str, C_b: float, C_W: float, depth: int, s: float) -> dict[str, float]:
     """Every number that the page shows of a network of width 128, by Python."""
-    net = sw.MLP(depth, WIDTH, activation, input_dim=3, output_dim=1, C_b=C_b, C_W=C_W)
+
+    def network(depth: int, outputs: int = 1) -> sw.Network:
+        ends = {"input_dim": 3, "output_dim": outputs}
+        return sw.MLP(depth, WIDTH, activation, **ends, C_b=C_b, C_W=C_W)
+
+    net = network(depth)
     told = sw.predict(net, np.ones((1, 3)), layers=range(1, depth + 1))
     names = {"K": "kernel", "Theta": "ntk", "V": "four_point_vertex", "G1": "metric_nlo"}
     layers = {letter: told[name].values.ravel() for letter, name in names.items()}
     fluctuation = layers["V"] / layers["K"] ** 2 / WIDTH
     chi = susceptibilities(net.activation, layers["K"][-2:-1], C_W)
-    deep = sw.predict(replace(net, depth=300), np.ones((1, 3)), observables=["kernel"], layers=300)
+    deep = sw.predict(network(300), np.ones((1, 3)), observables=["kernel"], layers=300)
     critical = C_W == 1.0  # at which the kernel falls as 1/l
     return {
         **{letter: values[-1] for letter, values in layers.items()},
@@ -74,7 +78,7 @@ def predicted(activation: str, C_b: float, C_W: float, depth: int, s: float) -> 
         "chi_perp": chi[1].item(),
         "K_star": 0.0 if critical else deep.kernel.item(),
         "gamma": sw.scaling.gamma(depth, WIDTH, s),
-        "optimal": float(sw.optimal_depth(replace(net, depth=2, output_dim=10)).depth),
+        "optimal": float(sw.optimal_depth(network(2, 10)).depth),
         **losses(activation),
     }
 

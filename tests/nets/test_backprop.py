@@ -12,7 +12,7 @@ X = np.array([[0.4, -0.9, 0.2], [1.0, 0.3, -0.5]])
 Y = np.array([[0.5, -0.2], [0.1, 0.9]])
 
 
-def network() -> sw.MLP:
+def network() -> sw.Network:
     rates = {"lambda_b": (0.3, 0.5, 0.2), "lambda_W": (0.7, 1.1, 0.9), "C_b": 0.2, "C_W": 1.3}
     return sw.MLP(3, (5, 4), "tanh", input_dim=3, output_dim=2, **rates)
 

@@ -22,7 +22,7 @@ X = np.array([[1.0, 0.5], [-0.3, 0.8]])
 TREES = [(0, 0), (0, 0, 0), (0, 0, 1), *thorough(((0,),), ((0, 0, 0, 1),), ((0, 0, 1, 2),))]
 
 
-def tiny() -> sw.MLP:
+def tiny() -> sw.Network:
     return sw.MLP(
         3,
         (2, 2),
@@ -36,7 +36,7 @@ def tiny() -> sw.MLP:
     )
 
 
-def all_derivatives(net: sw.MLP, parameters: object, top: int) -> tuple[list, np.ndarray]:
+def all_derivatives(net: sw.Network, parameters: object, top: int) -> tuple[list, np.ndarray]:
     """d^m z_{i;a} / d theta^m as full tensors (output, sample, P, ..., P), and the diagonal lambda."""
     flat, unravel = ravel_pytree(parameters)
     sigma = net.activation.traceable()

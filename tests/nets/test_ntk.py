@@ -15,7 +15,7 @@ from scalewise.networks._by_jax import ntk_of
 from scalewise.networks._weights import bare, rates_of
 
 
-def uneven() -> sw.MLP:
+def uneven() -> sw.Network:
     return sw.MLP(
         4,
         [5, 7, 3],

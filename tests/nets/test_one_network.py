@@ -28,7 +28,7 @@ SIGMAS = {
 X = np.array([[0.9, -0.4], [0.3, 1.1]])
 
 
-def uneven(activation: str) -> sw.MLP:
+def uneven(activation: str) -> sw.Network:
     return sw.MLP(
         3,
         [3, 4],

@@ -43,7 +43,7 @@ def problems(draw: st.DrawFn, samples: int = 3) -> tuple[dict, np.ndarray]:
     return spec, np.random.default_rng(seed).normal(size=(samples, 4)) + 0.1
 
 
-def build(problem: tuple[dict, np.ndarray]) -> tuple[sw.MLP, np.ndarray]:
+def build(problem: tuple[dict, np.ndarray]) -> tuple[sw.Network, np.ndarray]:
     spec, x = problem
     return sw.MLP(**spec, input_dim=4, output_dim=2), x
 

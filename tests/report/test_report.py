@@ -13,7 +13,7 @@ from grids import thorough
 from made_up_results import ensemble, network, theory
 from page_outline import outline
 from scalewise.comparison import at_width, compare
-from scalewise.networks import MLP
+from scalewise.networks import MLP, Network
 from scalewise.report import Results, write_report
 from scalewise.report._style import _spread, power_label
 from scalewise.report._words import count, number, one_or_all, typeset, verdict
@@ -21,7 +21,7 @@ from scalewise.report._words import count, number, one_or_all, typeset, verdict
 SECTIONS = ("activation", "signal", "vertex", "ntk", "aspect", "agreement", "again")
 
 
-def results(net: MLP | None = None, samples: int = 3, drop: tuple[str, ...] = ()) -> Results:
+def results(net: Network | None = None, samples: int = 3, drop: tuple[str, ...] = ()) -> Results:
     net = net or network().at_criticality()
     predicted = theory(net, samples).drop_vars(drop)
     measured = ensemble(at_width(predicted), seed=1)
@@ -147,7 +147,7 @@ def test_what_was_not_asked_for_is_said_to_be_missing(tmp_path, drop, sentence):
 @pytest.mark.parametrize(("depth", "samples"), [(1, 2), (3, 1), *thorough((2, 2))])
 def test_small_cases(tmp_path, depth, samples):
     path = write_report(
-        tmp_path, results(dataclasses.replace(network(depth=depth), C_W=1.3), samples)
+        tmp_path, results(network(depth=depth).replace(C_W=1.3), samples)
     )
     assert outline(path).elements
     text = path.read_text(encoding="utf-8")

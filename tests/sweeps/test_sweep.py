@@ -1,6 +1,5 @@
 """A sweep is the table of what its cell gives: labelled, whole or with its gaps told, and asked for once."""
 
-import dataclasses
 import json
 import os
 from functools import partial
@@ -108,12 +107,12 @@ def test_a_cell_may_give_labels_another_meaning(tmp_path: Path) -> None:
     shapes = {"narrow": sw.MLP(2, 4, "relu", input_dim=1, output_dim=1),
               "wide": sw.MLP(2, 64, "tanh", input_dim=1, output_dim=1)}  # fmt: skip
 
-    def width(net: sw.MLP) -> xr.DataArray:
+    def width(net: sw.Network) -> xr.DataArray:
         return xr.DataArray(float(net.widths[1]))
 
     found = sweep(width, {"net": shapes}, store=tmp_path / "run")
     assert found.value.sel(net="wide") == 64
-    other = {**shapes, "wide": dataclasses.replace(shapes["wide"], C_b=0.5)}
+    other = {**shapes, "wide": shapes["wide"].replace(C_b=0.5)}
     with pytest.raises(ValueError, match="other arguments"):
         sweep(width, {"net": other}, store=tmp_path / "run")
 

@@ -26,7 +26,7 @@ def _pair(angle: float) -> tuple[np.ndarray, np.ndarray]:
     return np.array([[1.0, 0.0]]), np.array([[np.cos(angle), np.sin(angle)]])
 
 
-def _critical(depth: int, name: str = "relu", **rates) -> sw.MLP:
+def _critical(depth: int, name: str = "relu", **rates) -> sw.Network:
     return net(depth, name, features=2, **rates).at_criticality()
 
 
@@ -138,7 +138,7 @@ def test_small_angles_keep_their_digits(name: str, C_b: float) -> None:
         assert flow.Theta_distance[-1, 0] == pytest.approx(distance, rel=1e-10)
 
 
-def _in_sixty_digits(slopes, network: sw.MLP, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def _in_sixty_digits(slopes, network: sw.Network, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     with mp.workdps(60):
         minus, plus = map(mp.mpf, slopes)
         C_b, C_W, b, w = (

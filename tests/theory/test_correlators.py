@@ -28,7 +28,7 @@ TENSORS = ("four_point_vertex", *(f"ntk_{x}" for x in "ABDF"), "dntk_P", "dntk_Q
 DDNTK = tuple(f"ddntk_{x}" for x in "RSTU")
 
 
-def network(depth: int, width: int, name: str = "gelu") -> sw.MLP:
+def network(depth: int, width: int, name: str = "gelu") -> sw.Network:
     own = {key: value[:depth] for key, value in {**RATES, **VARIANCES}.items()}
     return sw.MLP(depth, width, name, input_dim=3, output_dim=2, **own)
 

@@ -100,7 +100,7 @@ def test_closed_form_of_one_network_is_its_derivatives(tree: DifferentialType) -
         assert got == pytest.approx(exact, rel=1e-10, abs=1e-13)
 
 
-def sine(width: int = 6, **rest: object) -> sw.MLP:
+def sine(width: int = 6, **rest: object) -> sw.Network:
     """K = 0.8, H = 0.7 in the first layer, C_W = 1.3, lambda_W = 0.9 in the second."""
     rates = {"lambda_b": (0.0, 0.0), "lambda_W": (0.7, 0.9), "C_W": (0.8, 1.3), **rest}
     return sw.MLP(2, width, "sin", input_dim=1, output_dim=1, **rates)

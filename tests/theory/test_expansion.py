@@ -21,7 +21,7 @@ SMOOTH = ["tanh", "sin", "erf", "gelu", "swish", "sigmoid", "softplus", "monomia
 KINKED = ["relu", "leaky_relu(-1)", "perceptron", "hardtanh"]
 
 
-def sought(network: sw.MLP, x: np.ndarray):
+def sought(network: sw.Network, x: np.ndarray):
     watched = pairs_to_watch(network, x)
     return expansion_parameter(network, kernel_flow(network, x, ntk=False, watched=watched))
 

@@ -1,6 +1,5 @@
 """Golden and agreement tests: the influences of the NTK note, against tables and real networks."""
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -25,7 +24,7 @@ X = np.array([[1.0, 0.5], [-0.3, 0.8]])
 C_b, C_W = 0.1, 1.5
 
 
-def tanh(width: int = 64, depth: int = 4, **rest: object) -> sw.MLP:
+def tanh(width: int = 64, depth: int = 4, **rest: object) -> sw.Network:
     return sw.MLP(depth, width, "tanh", input_dim=2, output_dim=1, C_b=C_b, C_W=C_W, **rest)
 
 
@@ -78,7 +77,7 @@ def test_tabulated_second_moments() -> None:
 def test_kernels_are_pdlts_one_layer_shifted() -> None:
     net = sw.MLP(3, 9, "gelu", input_dim=2, output_dim=1, C_b=(0.1, 0.3, 0.2), C_W=(1.1, 1.7, 1.4))
     kernels, flow = note_kernels(net, X), sw.predict(net, X, observables="kernel")
-    alone = replace(net, lambda_b=(0.0, 1.0, 0.0), lambda_W=0.0)
+    alone = net.numbered(lambda_b=(0.0, 1.0, 0.0), lambda_W=(0.0,) * 3)
     for layer in (1, 2, 3):
         np.testing.assert_allclose(kernels.pdlt_kernel(layer), flow.kernel.sel(layer=layer))
     # Only the biases of layer 2 learn: the NTK above is the slope of the map from it.

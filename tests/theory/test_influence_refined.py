@@ -11,7 +11,7 @@ C_b, C_W = 0.1, (1.2, 0.9, 1.1, 0.8)
 WIDTH, COUNT = 64, 6000
 
 
-def net(name: str = "softplus", **rest: object) -> sw.MLP:
+def net(name: str = "softplus", **rest: object) -> sw.Network:
     return sw.MLP(4, WIDTH, name, input_dim=2, output_dim=1, C_b=C_b, C_W=C_W, **rest)
 
 

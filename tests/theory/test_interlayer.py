@@ -17,7 +17,7 @@ NAMES = ["kernel", "ntk", "four_point_vertex", "ntk_D"]
 X = np.array([[1.1, -0.4, 0.3], [0.2, 0.9, -0.8]])
 
 
-def network(depth: int, width, name: str = "gelu") -> sw.MLP:
+def network(depth: int, width, name: str = "gelu") -> sw.Network:
     own = {
         "lambda_b": (0.4, 0.3, 0.5, 0.2, 0.6)[:depth],
         "lambda_W": (0.9, 1.2, 0.7, 0.8, 1.1)[:depth],

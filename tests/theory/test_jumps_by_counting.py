@@ -17,7 +17,7 @@ C_W = 1.5
 X = np.array([[1.0, -0.4], [0.9, 0.5]])
 
 
-def network(place: float, width: int = 32) -> sw.MLP:
+def network(place: float, width: int = 32) -> sw.Network:
     step = sw.activation(lambda z: jnp.where(z >= place, 1.0, 0.0), kinks=(place,), name="step")
     return sw.MLP(3, width, step, input_dim=2, output_dim=1, C_W=C_W)
 

@@ -25,7 +25,7 @@ from scalewise.theory.exact import (
 )
 
 
-def linear(widths, **rest) -> sw.MLP:
+def linear(widths, **rest) -> sw.Network:
     n = list(widths)
     return sw.MLP(
         len(n) - 1, n[1:-1], rest.pop("sigma", "linear"), input_dim=n[0], output_dim=n[-1], **rest

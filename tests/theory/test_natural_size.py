@@ -15,11 +15,11 @@ SIZED = [name for name, row in OBSERVABLES.items() if not row.own_scale]
 X = np.array([[1.0, -0.4, 0.3, 0.9], [0.2, 0.8, -0.9, 0.1], [2.0, 0.3, 0.4, 1.2]])
 
 
-def network(name: str, C_W: float = 1.1, depth: int = 5, width: int = 32) -> sw.MLP:
+def network(name: str, C_W: float = 1.1, depth: int = 5, width: int = 32) -> sw.Network:
     return sw.MLP(depth, width, name, input_dim=4, output_dim=2, C_b=0.05, C_W=C_W, lambda_b=0.3)
 
 
-def existing(net: sw.MLP) -> list[str]:
+def existing(net: sw.Network) -> list[str]:
     return [name for name in SIZED if exists(OBSERVABLES[name], net.activation)]
 
 

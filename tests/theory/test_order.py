@@ -22,7 +22,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_responses, "_MOST", 1 << 12)
 
 
-def both(net: sw.networks.MLP | ResidualMLP, x: np.ndarray, letters: list[str]) -> None:
+def both(net: sw.Network, x: np.ndarray, letters: list[str]) -> None:
     """By units and by recursions, at all layers, within 6 of the stated errors, which are 3 % at most."""
     found = order_one(net, x, letters, range(1, net.depth + 1))
     known = sw.predict(net, x, observables=letters)

@@ -26,7 +26,7 @@ NETS = (
 )
 
 
-@pytest.mark.parametrize("net", NETS, ids=lambda net: f"{type(net).__name__}-{net.activation.name}")
+@pytest.mark.parametrize("net", NETS, ids=lambda net: f"{net.is_plain}-{net.activation.name}")
 def test_every_shape_is_cut_out_of_the_square(net, monkeypatch) -> None:
     monkeypatch.setattr(_pair_sets, "TILE", 100)  # several tiles of each shape
     monkeypatch.setattr(_pair_sets, "_BLOCK", 7)

@@ -35,7 +35,7 @@ def _components(flow):
     return np.array([*K, flow.Theta00 + flow.ddTheta0, flow.dTheta1, flow.ddTheta2])[..., 0]
 
 
-def _exact(network: sw.MLP, x0: np.ndarray, dx: np.ndarray) -> np.ndarray:
+def _exact(network: sw.Network, x0: np.ndarray, dx: np.ndarray) -> np.ndarray:
     flow = kernel_flow(network, np.array([x0 + dx / 2, x0 - dx / 2]))
     return np.concatenate([project(flow.K), project(flow.Theta)])
 

@@ -13,7 +13,7 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from residual_recursions import printed, remembered
-from scalewise.networks import ResidualMLP
+from scalewise.networks import Network, ResidualMLP
 from scalewise.theory.flow._layer import Layer
 from scalewise.theory.order._densities import densities
 from scalewise.theory.order._whole import whole_tensors
@@ -24,7 +24,7 @@ WITH_VERTEX = ["kernel", "four_point_vertex"]
 OF_ONE = [*WITH_VERTEX, "metric_nlo"]
 
 
-def trunk(depth, width, sigma, gamma, *, features=2, **rest) -> ResidualMLP:
+def trunk(depth, width, sigma, gamma, *, features=2, **rest) -> Network:
     """Skip connections up to the output."""
     gamma = [0, *[gamma] * (depth - 1)]
     shape = {"input_dim": features, "output_dim": width}

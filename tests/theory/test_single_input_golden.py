@@ -129,7 +129,7 @@ LOWER = {  # (activation, layer): V, D, A in the same run
 }
 
 
-def _falling(depth: int, name: str) -> sw.MLP:
+def _falling(depth: int, name: str) -> sw.Network:
     rates = tuple(1 / layer for layer in range(1, depth + 1))
     return net(depth, name, features=1, lambda_b=rates)
 

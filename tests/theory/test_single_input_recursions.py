@@ -166,7 +166,7 @@ def test_hyperparameters_with_a_part_of_order_one_over_n() -> None:
     plain = net(5, WAVY, features=1, **LAYERS | {"C_b": (0.1, 0.02, 0.2, 0.05, 0.3)})
     below = np.array(plain.widths[:-1], dtype=float)
 
-    def shifted(sign: int) -> sw.MLP:
+    def shifted(sign: int) -> sw.Network:
         share = sign * step / below * (np.arange(5) > 0)
         hyper = {"C_b": tuple(np.array(plain.C_b) + c_b * share)}
         hyper["C_W"] = tuple(np.array(plain.C_W) + c_W * share)
@@ -181,7 +181,7 @@ def test_hyperparameters_with_a_part_of_order_one_over_n() -> None:
         np.testing.assert_allclose(got, below * slope, rtol=1e-6, atol=1e-9)
 
 
-def _by_differences(network: sw.MLP, K: np.ndarray) -> tuple[list[float], list[float]]:
+def _by_differences(network: sw.Network, K: np.ndarray) -> tuple[list[float], list[float]]:
     """(5.109) and (5.110) with derivatives of <sigma²> from differences of `single_moment`."""
     sigma, n, V, G1 = network.activation, network.widths, [0.0], [0.0]
     for layer in range(1, network.depth):

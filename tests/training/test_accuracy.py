@@ -50,7 +50,7 @@ def test_expectations_are_as_accurate_as_asked_in_few_dimensions(
 
 def setting(
     name: str, train: int = 4, *, depth: int = 3, features: int = 3
-) -> tuple[sw.MLP, sw.Task]:
+) -> tuple[sw.Network, sw.Task]:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((train + 2, features)), rng.standard_normal((train + 2, 1))
     net = sw.MLP(depth, 1000, name, input_dim=features, output_dim=1, C_b=0.1, C_W=1.4)

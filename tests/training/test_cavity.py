@@ -18,7 +18,7 @@ X = np.array(
 Y = np.array([[1.0, -0.6, 0.4], [-0.3, 0.8, 0.7]]).T
 
 
-def network(depth: int = 2, outputs: int = 1, activation: str = "tanh") -> sw.MLP:
+def network(depth: int = 2, outputs: int = 1, activation: str = "tanh") -> sw.Network:
     rates = {"lambda_b": 0.5, "lambda_W": 1.0}
     return sw.MLP(depth, 64, activation, input_dim=3, output_dim=outputs, C_b=0.1, C_W=1.4, **rates)
 

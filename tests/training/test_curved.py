@@ -27,14 +27,14 @@ X, Y, WANTED = RNG.standard_normal((5, 3)), RNG.standard_normal((N, 2)), RNG.sta
 TASK = sw.Task(X[:N], Y, test_inputs=X[N:], test_targets=WANTED)
 
 
-def network(widths: int | tuple[int, int], sigma: str = "tanh") -> sw.MLP:
+def network(widths: int | tuple[int, int], sigma: str = "tanh") -> sw.Network:
     return sw.MLP(
         3, widths, sigma, input_dim=3, output_dim=2, C_b=0.1, C_W=1.4,
         lambda_b=(0.3, 0.5, 0.7), lambda_W=(1.0, 0.8, 1.2),
     )  # fmt: skip
 
 
-def drawn(net: sw.MLP, seed: int = 2) -> Parameters:
+def drawn(net: sw.Network, seed: int = 2) -> Parameters:
     with precision("float64"):
         found = init_weights(net, seed, dtype="float64")
     return Parameters(*(tuple(np.asarray(a) for a in part) for part in found))
@@ -148,7 +148,7 @@ def rms(values: object) -> float:
     return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
 
 
-def trained(net: sw.MLP, p: Parameters, rate: float, steps: int) -> np.ndarray:
+def trained(net: sw.Network, p: Parameters, rate: float, steps: int) -> np.ndarray:
     """Outputs on test samples after gradient descent, written out; to the end if that comes before."""
     W, b = [w.copy() for w in p.weights], [v.copy() for v in p.biases]
     for step in range(steps + 1):

@@ -75,7 +75,7 @@ def test_candidates_have_the_loss_and_the_evidence_of_their_network(
 
 def test_the_network_is_the_first_of_the_table(found: sw.training.Design) -> None:
     first = found.table.isel(candidate=0)
-    assert (found.net.depth, found.net.width[0]) == (int(first.depth), int(first.width))
+    assert (found.net.depth, found.net.hidden_widths[0]) == (int(first.depth), int(first.width))
     assert found.net.activation.name == str(first.activation.values)
     ranks = np.lexsort((found.table.predicted_loss.values, ~found.table.trusted.values))
     np.testing.assert_array_equal(ranks, np.arange(12))

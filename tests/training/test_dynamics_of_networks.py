@@ -15,12 +15,12 @@ Y = np.array([[1.0, -0.3], [-0.6, 0.8], [0.4, 0.7]])
 TRAIN = len(Y)
 
 
-def network(width: int, depth: int = 3, outputs: int = 2) -> sw.MLP:
+def network(width: int, depth: int = 3, outputs: int = 2) -> sw.Network:
     rates = {"lambda_b": 0.5, "lambda_W": 0.8}
     return sw.MLP(depth, width, "tanh", input_dim=3, output_dim=outputs, C_b=0.1, C_W=1.4, **rates)
 
 
-def forward(net: sw.MLP, theta: Parameters, x: np.ndarray) -> list[np.ndarray]:
+def forward(net: sw.Network, theta: Parameters, x: np.ndarray) -> list[np.ndarray]:
     layers = [x]
     for W, b in zip(theta.weights, theta.biases, strict=True):
         z = layers[-1] @ np.asarray(W, float).T + np.asarray(b, float)
@@ -28,7 +28,7 @@ def forward(net: sw.MLP, theta: Parameters, x: np.ndarray) -> list[np.ndarray]:
     return [*layers[:-1], z]
 
 
-def descended(net: sw.MLP, theta: Parameters, y: np.ndarray, rate: float) -> Parameters:
+def descended(net: sw.Network, theta: Parameters, y: np.ndarray, rate: float) -> Parameters:
     """One step, written out: nothing of the package has a part in it."""
     *layers, z = forward(net, theta, X[: len(y)])
     back, weights, biases = z - y, [], []
@@ -41,7 +41,7 @@ def descended(net: sw.MLP, theta: Parameters, y: np.ndarray, rate: float) -> Par
     return Parameters(tuple(weights), tuple(biases))
 
 
-def drawn(net: sw.MLP, seed: int) -> Parameters:
+def drawn(net: sw.Network, seed: int) -> Parameters:
     with precision("float64"):
         return init_weights(net, seed, dtype="float64")
 

@@ -35,7 +35,7 @@ NET = sw.MLP(
 )  # fmt: skip
 
 
-def weights(net: sw.MLP = NET, seed: int = 3) -> Parameters:
+def weights(net: sw.Network = NET, seed: int = 3) -> Parameters:
     drawn = init_weights(net, seed)
     return Parameters(*(tuple(np.asarray(a, np.float64) for a in part) for part in drawn))
 

@@ -42,7 +42,7 @@ def one_sample() -> sw.Task:
     return sw.Task([[1.0, 0.4, -0.6]], [0.7], test_inputs=[[0.2, 1.1, 0.3]])
 
 
-def kernels(net: sw.MLP, x: np.ndarray) -> tuple[np.ndarray, ...]:
+def kernels(net: sw.Network, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """K and Lambda of layer 1, K and Theta of layer 2."""
     found = sw.predict(net, x, observables=["kernel", "ntk"])
     K, Theta = found["kernel"].values, found["ntk"].values
@@ -58,7 +58,7 @@ def absolute_moments(mean: float, variance: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("net", "slopes"), [(RELU, (0.0, 1.0)), (LEAKY, (0.2, 1.0))])
 def test_one_sample_under_flow_is_known_in_closed_form(
-    net: sw.MLP, slopes: tuple[float, float]
+    net: sw.Network, slopes: tuple[float, float]
 ) -> None:
     task = one_sample()
     K1, Lambda, K, Theta = kernels(net, task.all_inputs)

@@ -39,7 +39,7 @@ LETTERS = {
 SCALES = {"C_b": 0.1, "C_W": 1.4, "lambda_b": 0.5, "lambda_W": 1.0}
 
 
-def network(depth: int, activation: str, outputs: int = 1) -> sw.MLP:
+def network(depth: int, activation: str, outputs: int = 1) -> sw.Network:
     widths = (48, 64, 80, 56)[: depth - 1]
     return sw.MLP(depth, widths, activation, input_dim=3, output_dim=outputs, **SCALES)
 
@@ -53,7 +53,7 @@ def task(seed: int, train: int, tests: int, outputs: int = 1) -> sw.Task:
 FINE = Accuracy(1e-6, 1e-5, 1e-3)
 
 
-def stack_of(net: sw.MLP, x: np.ndarray, accuracy: Accuracy = FINE) -> list[Site]:
+def stack_of(net: sw.Network, x: np.ndarray, accuracy: Accuracy = FINE) -> list[Site]:
     found = sw.predict(net, x, observables=["kernel", "ntk"])
     return sites(net, (found.kernel.values, found.ntk.values))(accuracy)
 

@@ -102,13 +102,13 @@ X = np.array(
 WANTED = np.array([[1.0, -0.3], [-0.6, 0.8], [0.4, 0.7]])
 
 
-def network(width: int) -> sw.MLP:
+def network(width: int) -> sw.Network:
     return sw.MLP(
         3, width, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4, lambda_b=0.5, lambda_W=1.0
     )
 
 
-def trained(net: sw.MLP, parameters, y: np.ndarray, rate: float) -> np.ndarray:
+def trained(net: sw.Network, parameters, y: np.ndarray, rate: float) -> np.ndarray:
     """Outputs at the end of gradient descent, written out."""
     W = [np.array(w, float) for w in parameters.weights]
     b = [np.array(v, float) for v in parameters.biases]

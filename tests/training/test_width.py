@@ -359,7 +359,7 @@ def test_the_width_that_meets_a_loss() -> None:
 class Shallow:
     """Networks of one hidden layer, many at once, trained by gradient descent."""
 
-    def __init__(self, net: sw.MLP, x: np.ndarray, count: int, seed: int) -> None:
+    def __init__(self, net: sw.Network, x: np.ndarray, count: int, seed: int) -> None:
         rng, n = np.random.default_rng(seed), net.hidden_widths[0]
         self.n, self.x, (self.lb, self.lW) = n, x, (net.lambda_b[0], net.lambda_W[0])
         scale = np.sqrt(net.C_W[0] / x.shape[1])

@@ -134,24 +134,23 @@ class Shape:
     def between(self, input_dim: int, output_dim: int) -> "Network":
         """The network between so many inputs and outputs: critical where the variances are left out."""
         from scalewise.networks import MLP
-        from scalewise.networks._layers import per_layer
 
-        net = MLP(
-            self.depth,
-            _one_or_many(_numbers("--width", self.width, int)),
-            self.activation,
-            input_dim=input_dim,
-            output_dim=output_dim,
-            lambda_b=_one_or_many(_numbers("--lambda-b", self.lambda_b)),
-            lambda_W=_one_or_many(_numbers("--lambda-W", self.lambda_w)),
-        )
+        shape = self.depth, _one_or_many(_numbers("--width", self.width, int)), self.activation
+        rest = {
+            "input_dim": input_dim,
+            "output_dim": output_dim,
+            "lambda_b": _one_or_many(_numbers("--lambda-b", self.lambda_b)),
+            "lambda_W": _one_or_many(_numbers("--lambda-W", self.lambda_w)),
+        }
         given = {
             key: _one_or_many(_numbers(option, text))
             for key, option, text in (("C_b", "--C-b", self.c_b), ("C_W", "--C-W", self.c_w))
             if text is not None
         }
-        net = net if len(given) == 2 else net.at_criticality()
-        return net.numbered(**{k: per_layer(f"MLP.{k}", v, net.depth) for k, v in given.items()})
+        if len(given) < 2:
+            critical = MLP(*shape, **rest).at_criticality()
+            given = {"C_b": critical.C_b, "C_W": critical.C_W} | given
+        return MLP(*shape, **rest, **given)
 
 
 @dataclass(frozen=True)

@@ -162,9 +162,7 @@ def measure(
         return kept(result, record)
 
 
-def _plan(
-    net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str
-) -> dict[str, Ensemble]:
+def _plan(net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:
     """The ensembles to be drawn at one set of widths, in the order of the families."""
     kinds = accumulators(estimators(net)[name] for name in names)
     return {f: build(net, x, kinds[f], dtype) for f, build in FAMILIES.items() if f in kinds}

@@ -93,14 +93,16 @@ class ByLayer:
     def said(self) -> str:
         """The call that makes fully connected layers."""
         name = "ResidualMLP" if any(self.skips) else "MLP"
-        return f"{name}({', '.join(f'{k}={v!r}' for k, v in self._arguments(name))})"
+        return f"{name}({', '.join(f'{k}={v!r}' for k, v in self.arguments)})"
 
-    def _arguments(self, name: str) -> Iterator[tuple[str, Any]]:
+    @property
+    def arguments(self) -> Iterator[tuple[str, Any]]:
+        """Those of this call that are not the usual ones."""
         hidden, skips = self.widths[1:-1], self.skips
         yield "depth", len(skips)
         yield "width", _one(hidden) if hidden else 1
         yield "activation", self.activations[0].name if self.activations else "linear"
-        if name == "ResidualMLP":
+        if any(skips):
             inner = set(skips[1:-1])
             yield "gamma", inner.pop() if len(inner) == 1 and not skips[-1] else list(skips)
         yield "input_dim", self.widths[0]

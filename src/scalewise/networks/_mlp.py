@@ -65,8 +65,8 @@ def MLP(
         True
     """
     numbers = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
-    widths = _widths("MLP", depth, width, input_dim, output_dim)
-    return _made("MLP", widths, activation, numbers, (0.0,) * depth)
+    widths = _widths(depth, width, input_dim, output_dim)
+    return _made(widths, activation, numbers, (0.0,) * depth)
 
 
 @checked
@@ -122,26 +122,23 @@ def ResidualMLP(
         array([ 0.  ,  2.97,  7.27, 15.54])
     """
     numbers = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
-    widths = _widths("ResidualMLP", depth, width, input_dim, output_dim)
-    return _made("ResidualMLP", widths, activation, numbers, _skips(gamma, widths))
+    widths = _widths(depth, width, input_dim, output_dim)
+    return _made(widths, activation, numbers, _skips(gamma, widths))
 
 
-def _widths(
-    name: str, depth: int, width: Widths, input_dim: int, output_dim: int
-) -> tuple[int, ...]:
-    hidden = per_layer(f"{name}.width", width, depth - 1, what="hidden layers")
+def _widths(depth: int, width: Widths, input_dim: int, output_dim: int) -> tuple[int, ...]:
+    hidden = per_layer("width", width, depth - 1, what="hidden layers")
     return (input_dim, *hidden, output_dim)
 
 
 def _made(
-    name: str,
     widths: tuple[int, ...],
     sigma: Activation,
     numbers: dict[str, Any],
     skips: tuple[float, ...],
 ) -> Network:
     depth = len(skips)
-    own = {k: tuple(map(float, per_layer(f"{name}.{k}", v, depth))) for k, v in numbers.items()}
+    own = {k: tuple(map(float, per_layer(k, v, depth))) for k, v in numbers.items()}
     ordered = (own[k] for k in HYPERPARAMETERS)
     by_layer = ByLayer(widths, (sigma,) if depth > 1 else (), *ordered, skips=skips)
     return Network.known(*Stacked.of(by_layer), by_layer=by_layer)
@@ -151,12 +148,12 @@ def _skips(gamma: NotNegatives, widths: tuple[int, ...]) -> tuple[float, ...]:
     """The skip of every layer, checked against the widths."""
     depth = len(widths) - 1
     if isinstance(gamma, Sequence):
-        skips = tuple(map(float, per_layer("ResidualMLP.gamma", gamma, depth)))
+        skips = tuple(map(float, per_layer("gamma", gamma, depth)))
     else:
         skips = (0.0, *(float(gamma),) * (depth - 2), 0.0)[:depth]
     if skips[0]:
         raise ValueError(
-            f"`ResidualMLP.gamma` must be 0 in the first layer, which has nothing to skip; got {gamma}. One "
+            f"`gamma` must be 0 in the first layer, which has nothing to skip; got {gamma}. One "
             "number stands for the hidden layers."
         )
     for layer in range(2, depth + 1):

@@ -83,7 +83,9 @@ class Network:
         usual = Hyperparameters(*map(float, (C_b, C_W, lambda_b, lambda_W)))
         self._set(layers=layers, input_shape=shape, width=width, usual=usual)
         if not layers:
-            raise ValueError("`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...).")
+            raise ValueError(
+                "`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...)."
+            )
         _check_readout(layers, self.program)
 
     def _set(self, **fields: Any) -> None:
@@ -327,7 +329,11 @@ class Network:
 
     @checked
     def with_equivalent_learning_rates(
-        self, lambda_b: NotNegative = 1.0, lambda_W: NotNegative = 1.0, *, kernel: Positive | None = None
+        self,
+        lambda_b: NotNegative = 1.0,
+        lambda_W: NotNegative = 1.0,
+        *,
+        kernel: Positive | None = None,
     ) -> Network:
         r"""A multilayer perceptron with rates that let every layer contribute equally to the NTK.
 
@@ -403,9 +409,23 @@ class Network:
             return found | told | {"input_shape": list(self.input_shape)}
         return found | ({"gamma": list(self.skips)} if any(self.skips) else {})
 
+    @property
+    def _is_stacked(self) -> bool:
+        """Whether a call of `MLP` or `ResidualMLP` gives it."""
+        made = (self.layers, self.width, self.usual)
+        return self.is_perceptron and Stacked.of(self.by_layer) == made
+
+    def _given(self) -> dict[str, Any]:
+        """In a notebook, where there are no nodes to tell."""
+        return dict(self.by_layer.arguments)
+
     def _told(self) -> Iterator[str | Rows]:
         """The call that makes fully connected layers; of others one row for each node of the program."""
-        if self.is_perceptron and Stacked.of(self.by_layer) == (self.layers, self.width, self.usual):
+        if self.is_perceptron and Stacked.of(self.by_layer) == (
+            self.layers,
+            self.width,
+            self.usual,
+        ):
             yield self.by_layer.said
             return
         program = self.program
@@ -458,7 +478,9 @@ def _check_readout(layers: Sequence[Layer], program: Program) -> None:
     last = layers[-1]
     while isinstance(last, Skip):
         last = last.branch[-1]
-    if not isinstance(program.nodes[program.draws[-1]], Draw) or not getattr(last, "channels", None):
+    if not isinstance(program.nodes[program.draws[-1]], Draw) or not getattr(
+        last, "channels", None
+    ):
         raise ValueError(
             f"The last layer of a network is its read-out, Dense with its number of outputs; got {last!r}. End "
             "with Dense(1), for instance."

@@ -246,9 +246,7 @@ def _of_one(
     return found.assign_attrs(net.attributes())
 
 
-def _linearised(
-    net: Network, weights: GivenWeights, x: np.ndarray
-) -> tuple[Tangents, Curvature]:
+def _linearised(net: Network, weights: GivenWeights, x: np.ndarray) -> tuple[Tangents, Curvature]:
     """A network as a linear model, and what it does beyond that; fully connected ones need NumPy alone."""
     if net.is_plain:
         return tangents_of(net, weights, x), CurvedMLP(net, weights, x)

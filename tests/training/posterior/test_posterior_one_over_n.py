@@ -24,7 +24,7 @@ Y = np.array([[1.2, -0.4], [-0.3, 0.9]])
 UPPER = np.triu_indices(3)
 
 
-def known(net: sw.MLP, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int = 1) -> xr.Dataset:
+def known(net: sw.Network, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int = 1) -> xr.Dataset:
     x = X[: 2 + tests]
     wanted = np.full((tests, y.shape[1]), 0.25)
     task = sw.Task(x[:2], y, test_inputs=x[2:], test_targets=wanted)
@@ -143,7 +143,7 @@ class Pieces(NamedTuple):
     G1: np.ndarray
 
 
-def tensors(net: sw.MLP, x: np.ndarray) -> Pieces:
+def tensors(net: sw.Network, x: np.ndarray) -> Pieces:
     names = ["kernel", "four_point_vertex", "metric_nlo"]
     data = sw.predict(net, x, observables=names, layers=net.depth)
     return Pieces(*(data[name].values[0] for name in names))
@@ -220,7 +220,7 @@ class Drawn(NamedTuple):
     features: np.ndarray
 
 
-def drawn(net: sw.MLP, y: np.ndarray, leading: xr.Dataset, *, learns: bool, seed: int) -> Drawn:
+def drawn(net: sw.Network, y: np.ndarray, leading: xr.Dataset, *, learns: bool, seed: int) -> Drawn:
     """Many hidden layers, neuron by neuron given the layer below; the last layer in closed form."""
     rng, groups, some = np.random.default_rng(seed), 24, 4000
     x, n, (count, outputs) = X[:3], net.widths[-2], y.shape

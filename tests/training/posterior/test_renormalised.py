@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -24,7 +22,7 @@ def task_of(outputs: int) -> sw.Task:
     return sw.Task(X[:4], Y[:, :outputs], test_inputs=X[4:], test_targets=0.3 * Y[:2, :outputs])
 
 
-def infinite(net: sw.MLP, task: sw.Task) -> xr.Dataset:
+def infinite(net: sw.Network, task: sw.Task) -> xr.Dataset:
     return predict_training(net, task, Bayes())
 
 
@@ -75,7 +73,7 @@ def test_several_linear_layers_are_an_integral_over_their_scales() -> None:
 
 
 def drawn(
-    net: sw.MLP, task: sw.Task, draws: int, noise: float = 0.0
+    net: sw.Network, task: sw.Task, draws: int, noise: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and covariance by exact reweighting of hidden layers, and the standard error of the latter."""
     rng, n = np.random.default_rng(1), net.widths[1]
@@ -202,7 +200,7 @@ def test_given_scales_several_layers_are_a_network_of_other_variances() -> None:
     t, task = np.array([0.2, -0.3]), task_of(1)
     given = SeveralLayers(net, net.C_b[0] + 1.5 * X @ X.T / 8, task.targets, 0.2).given(t)
     Q = np.exp(2 * t)
-    other = dataclasses.replace(net, C_W=(1.5, 1.5 * Q[0], 1.5 * Q[1]))
+    other = net.numbered(C_W=(1.5, 1.5 * Q[0], 1.5 * Q[1]))
     found = predict_training(other, task, Bayes(0.2))
     np.testing.assert_allclose(given.Q, Q)
     np.testing.assert_allclose(given.mean, found.output_mean, rtol=1e-8)

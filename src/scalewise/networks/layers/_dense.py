@@ -25,7 +25,10 @@ class Random(Layer):
     def at(self, C_b: float, C_W: float, share: float = 1.0) -> Layer:
         """With a share of these variances, which are those of the network."""
         own = {"C_b": share * C_b, "C_W": share * C_W}
-        own = {k: None if v == all_of else v for (k, v), all_of in zip(own.items(), (C_b, C_W), strict=True)}
+        own = {
+            k: None if v == all_of else v
+            for (k, v), all_of in zip(own.items(), (C_b, C_W), strict=True)
+        }
         return replace(self, **own)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 

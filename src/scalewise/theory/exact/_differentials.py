@@ -217,7 +217,9 @@ def _slope_of(jax: Any, jnp: Any, function: Any) -> Any:
     return lambda z: jax.jvp(function, (z,), (jnp.ones_like(z),))[1]
 
 
-def _front(net: Network, term: Term, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray) -> float:
+def _front(
+    net: Network, term: Term, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray
+) -> float:
     """What stands before the sum over neurons: rates, deltas of the outputs, first-layer NTKs."""
     rate = net.lambda_W[1] / net.hidden_widths[0]
     value = rate ** len(term.read) * all(i[a] == i[b] for a, b in term.read)

@@ -190,9 +190,7 @@ def connected_linear_correlator(
 
 
 @checked
-def linear_vertex(
-    net: Plain, x: Numbers
-) -> Float[np.ndarray, "layer sample sample sample sample"]:
+def linear_vertex(net: Plain, x: Numbers) -> Float[np.ndarray, "layer sample sample sample sample"]:
     r"""The covariance of the metric of a linear network, exact at finite width, every layer.
 
     $$\mathbb E[\widehat{\Delta G}_{12}\widehat{\Delta G}_{34}]=\frac1{n_{\ell-1}}V^{(\ell)}_{(12)(34)}
@@ -257,9 +255,7 @@ def observable_covariance(
 
 
 @checked
-def metric_moments(
-    net: Plain, x: Numbers, *, order: int = 4
-) -> Float[np.ndarray, "layer order"]:
+def metric_moments(net: Plain, x: Numbers, *, order: int = 4) -> Float[np.ndarray, "layer order"]:
     r"""Moments of the metric of one input, for any scale-invariant activation, at finite width.
 
     $$\widehat G^{(\ell+1)}=\widehat G^{(\ell)}\,\frac{C_W}{n_\ell}\sum_{j=1}^{n_\ell}\sigma(u_j)^2,

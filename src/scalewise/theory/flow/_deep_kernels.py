@@ -112,7 +112,9 @@ def _ntk(net: Network, layer: int, run: _Run, Theta: Matrix) -> Layers:
     return scan(alpha, beta, Theta.ravel())[1:].reshape(run.f.shape)
 
 
-def _longest(net: Network, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: int) -> _Run | None:
+def _longest(
+    net: Network, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: int
+) -> _Run | None:
     """The longest stretch from a layer on that settles and interpolates; ``None`` if there is none."""
     for length in lengths(first, net.depth - 1):
         here = diagonal[first : first + length + 1]

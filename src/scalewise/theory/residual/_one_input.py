@@ -41,9 +41,7 @@ _CURVED = ((2, 0, 0, 0), (1, 1, 0, 0))
 Expectations = dict[tuple[str, int], np.ndarray]
 
 
-def one_input(
-    net: Network, K: Float[np.ndarray, "layer 1 1"]
-) -> dict[str, tuple[Layers, Layers]]:
+def one_input(net: Network, K: Float[np.ndarray, "layer 1 1"]) -> dict[str, tuple[Layers, Layers]]:
     r"""$V$, and $G^{\{1\}}$ where the activation is continuous, with their errors, by letter."""
     values, errors = _expectations(net, K[:, :, 0])
     runs = [_recursion(net, K[:, 0, 0], values)]

@@ -20,9 +20,7 @@ Tensor = Float[np.ndarray, "layer input"]
 
 
 @checked
-def gradient_norms(
-    net: Plain, x: Numbers | None = None, *, K1: Numbers | None = None
-) -> Tensor:
+def gradient_norms(net: Plain, x: Numbers | None = None, *, K1: Numbers | None = None) -> Tensor:
     r"""Mean squared chain-rule factor from the output back to every layer.
 
     $$\mathbb E\sum_j\Big(\frac{dz^{(L)}_i}{dz^{(\ell)}_j}\Big)^2

@@ -131,9 +131,7 @@ def _outputs(parameters: Any, x: Any, *, own: Packed) -> tuple[Any, Any]:
     return z, jnp.broadcast_to(top, (len(z), *top.shape[-2:]))
 
 
-def ntks(
-    net: Network, parameters: Any, x: np.ndarray
-) -> Float[np.ndarray, "network joint joint"]:
+def ntks(net: Network, parameters: Any, x: np.ndarray) -> Float[np.ndarray, "network joint joint"]:
     """The whole NTK of each network."""
     found = np.asarray(_ntks(parameters, x, own=packed(net)), np.float64)
     return found.reshape(len(found), net.output_dim * len(x), -1)
