@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     of_series("series: rates left out", "self._rates * np.concatenate", "1.0 * np.concatenate"),
     of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
-    of_design("design: the first network of a family", "wide = net.at_width(width)", "wide = net"),
+    of_design("design: the first network of a family", "return net.at_width(width).replace", "return net.replace"),
     of_design(
         "design: families that do not fit", "    check_fit(Asked(net, task, algorithm))\n", ""
     ),
