@@ -12,6 +12,7 @@ from scalewise._readable import Rows, readable
 from scalewise.critical import Criticality, criticality
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._laws import LawLike, law_of
 from scalewise.networks._nodes import Draw, Hyperparameters
 from scalewise.networks._program import Program
 from scalewise.networks.layers._activate import LayerLike
@@ -29,7 +30,8 @@ class Network(Architecture):
     r"""A network at initialisation, made of layers.
 
     The last layer is `Dense`, the read-out, and says how many outputs it has. Weights of a random layer of $n$
-    channels and $k$ taps below it are $N(0,C_W/kn)$, their learning rates $\lambda_W/kn$.
+    channels and $k$ taps below it have variance $C_W/kn$ and are normal unless `law` says otherwise, their learning
+    rates are $\lambda_W/kn$.
 
     A network is a value, equal to any other of the same layers and numbers.
 
@@ -41,6 +43,10 @@ class Network(Architecture):
         C_W: Rescaled weight variance; positive.
         lambda_b: Learning-rate factor of the biases; at least 0.
         lambda_W: Learning-rate factor of the weights; at least 0.
+        law: Of the weights of every layer that does not say its own: ``"normal"``, ``"uniform"`` as PyTorch draws
+            them, ``"truncated normal"`` (at two standard deviations) as JAX's libraries do, ``"rademacher"`` for
+            signs, or a `scalewise.networks.WeightLaw`. All have the same infinitely wide limit and the same
+            fluctuations; means shift at order $1/n$. Biases are normal.
 
     Raises:
         ValueError: If a layer does not fit what the layers before it give; the message says which, and what they
@@ -65,6 +71,7 @@ class Network(Architecture):
     C_W: float
     lambda_b: float
     lambda_W: float
+    law: LawLike
 
     def __init__(
         self,
@@ -75,9 +82,10 @@ class Network(Architecture):
         C_W: Positive = 1.0,
         lambda_b: NotNegative = 1.0,
         lambda_W: NotNegative = 1.0,
+        law: LawLike = "normal",
     ) -> None:
         shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
-        own = {"layers": layers, "input_shape": shape, "width": width}
+        own = {"layers": layers, "input_shape": shape, "width": width, "law": law}
         rates = {"C_b": C_b, "C_W": C_W, "lambda_b": lambda_b, "lambda_W": lambda_W}
         for key, value in {**own, **{k: float(v) for k, v in rates.items()}}.items():
             object.__setattr__(self, key, value)
@@ -185,6 +193,7 @@ class Network(Architecture):
             "C_W": self.C_W,
             "lambda_b": self.lambda_b,
             "lambda_W": self.lambda_W,
+            **({} if self.program.is_normal else {"law": [law.name for law in self.program.laws]}),
         }
 
     def _told(self) -> Iterator[str | Rows]:
@@ -215,7 +224,8 @@ def _built(net: Network) -> Program:
     """The nodes of the layers, one after the other."""
     if not net.layers:
         raise ValueError("`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...).")
-    build = Builder(net.width, Hyperparameters(net.C_b, net.C_W, net.lambda_b, net.lambda_W))
+    usual = Hyperparameters(net.C_b, net.C_W, net.lambda_b, net.lambda_W, law_of(net.law))
+    build = Builder(net.width, usual)
     build.run(net.layers, build.source(net.input_shape))
     program = build.program()
     program.check_sampled()

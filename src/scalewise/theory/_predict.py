@@ -20,6 +20,7 @@ from scalewise.networks._inputs import (
     check_inputs,
     check_kernels,
     digest_of,
+    refuse_laws_at_inputs,
     refuse_zero_inputs,
 )
 from scalewise.networks._perceptron import Perceptron
@@ -91,6 +92,7 @@ def predict(
         array([2., 2., 2.])
     """
     inputs = check_inputs(net, x)
+    refuse_laws_at_inputs(net.program)
     chosen = select(observables, net, samples=len(inputs))
     kept = _layers(net, layers)
     if isinstance(net, Perceptron):

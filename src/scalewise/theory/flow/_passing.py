@@ -11,7 +11,7 @@ import numpy as np
 
 from scalewise.gaussian import Places
 from scalewise.networks._architecture import Architecture
-from scalewise.networks._inputs import check_kernels
+from scalewise.networks._inputs import check_kernels, refuse_laws_at_inputs
 from scalewise.networks._nodes import Attend, Norm, Pointwise
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._pair_sets import room_for, strips
@@ -54,6 +54,7 @@ class Passing:
     ) -> Passing:
         """Take each input with itself through the network; `drawn` is told what share of the draws is done."""
         program = net.program
+        refuse_laws_at_inputs(program)
         wanted = [program.layers[layer - 1] for layer in kept]
         shifts = Shifts.of(program, wanted)
         crossed = crossings(program, wanted, len(shifts.sizes))

@@ -26,8 +26,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.order._jets import Pair, charge, standard, standard_pair
-from scalewise.theory.order._readers import OnPairs, Operator, Reader
-from scalewise.theory.order._terms import Monomial, Wanted, curvature, past, sources
+from scalewise.theory.order._readers import OnPairs, Operator, Reader, left, right
+from scalewise.theory.order._terms import Monomial, Wanted, curvature, past, quartic, sources
 
 Covariance = tuple[int, int, Pair, Pair]
 Shift = Float[np.ndarray, "_pair _estimate"]
@@ -45,6 +45,7 @@ class OrderOne:
     _covariances: dict[Covariance, OnPairs | None] = field(default_factory=dict)
     _own: dict[Covariance, OnPairs | None] = field(default_factory=dict)
     _shifts: dict[tuple[int, Pair], Shift] = field(default_factory=dict)
+    _fourths: dict[tuple[int, Pair], OnPairs] = field(default_factory=dict)
 
     def add(self, number: int, reader: Reader, wanted: Wanted, alive: Collection[int]) -> None:
         """The next layer, with all that later ones will ask of it; those that are not alive are forgotten."""
@@ -55,6 +56,7 @@ class OrderOne:
             if {key[0], key[1]} <= self.readers.keys()
         }
         self._shifts = {key: v for key, v in self._shifts.items() if key[0] in self.readers}
+        self._fourths = {key: v for key, v in self._fourths.items() if key[0] in self.readers}
         self._own = {}
         others = [*self.readers]
         self.readers[number] = reader
@@ -138,6 +140,7 @@ class OrderOne:
                     total = total + R @ self.shift(j, changed)
             for name, part in sources(P):
                 inner = self._bent(reader, part) + self._past(reader, part)
+                inner = inner + self._of_laws(reader, part)
                 total = total + reader.rate(name) * reader.mixed_array(part, inner)
             self._shifts[key] = total
         return self._shifts[key]
@@ -156,6 +159,27 @@ class OrderOne:
                 found = values[reader.place(one, part), :, reader.place(other, part)]
                 total = total + weights * found
         return total
+
+    def _of_laws(self, reader: Reader, part: Pair) -> Shift:
+        """The fourth derivative of an average, by the fourth cumulants that weights of other laws leave."""
+        total: np.ndarray = np.zeros((len(reader.sites(part)[0]), 1))
+        lifts = [j for j in reader.lifts if self.readers[j].excess]
+        for (one, other), terms in (quartic(part, flat=reader.flat) if lifts else {}).items():
+            weights = reader.coefficient(terms, part)[:, None]
+            for j in lifts:
+                values = lifted(reader.lift(j, one.pair), self._fourth(j, other.pair))
+                values = lifted_second(reader.lift(j, other.pair), values)
+                found = values[reader.place(one, part), :, reader.place(other, part)]
+                total = total + weights * found
+        return total
+
+    def _fourth(self, j: int, pair: Pair) -> OnPairs:
+        """The fourth cumulant of the neurons of a layer, two $z$ first."""
+        if (j, pair) not in self._fourths:
+            found = self.readers[j].fourth(pair)
+            assert found is not None
+            self._fourths[j, pair] = found
+        return self._fourths[j, pair]
 
     def _past(self, reader: Reader, part: Pair) -> Shift:
         """What a channel does to itself."""
@@ -180,16 +204,6 @@ class OrderOne:
             Q,
             lambda k, Q: self._of_past(reader, m, part, k, Q),
         )
-
-
-def left(R: Operator, values: np.ndarray) -> np.ndarray:
-    """A matrix on the first pairs."""
-    return (R @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
-
-
-def right(values: OnPairs, R: Operator) -> OnPairs:
-    """A matrix on the second pairs."""
-    return left(R, values.transpose(2, 1, 0)).transpose(2, 1, 0)
 
 
 def lifted(L: Operator | float, values: np.ndarray) -> np.ndarray:
