@@ -15,6 +15,9 @@ from scalewise.nets._networks import precision
 from scalewise.nets._packed import Packed
 from scalewise.networks import WeightLaw
 from scalewise.networks._laws import LAWS
+from scalewise.theory.order import _responses
+from scalewise.theory.order._responses import order_one
+from scalewise.theory.order._whole import whole_tensors
 
 RATES = {"C_b": 0.1, "C_W": 2.0, "lambda_b": 0.5, "lambda_W": 0.7}
 X = np.array([[0.9, -0.5, 0.3], [0.2, 0.8, -0.4]])
@@ -122,6 +125,20 @@ def test_fluctuations_are_those_of_normal_weights() -> None:
         assert not any(values.any() for values in shifts_of(still, names=SHIFTS[:1]).values())
 
 
+def test_single_units_are_moved_as_whole_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two codes that share no formula, with taps of their own at each place."""
+    monkeypatch.setattr(_responses, "_MOST", 1 << 11)
+    monkeypatch.setattr(_responses, "_SCRAMBLES", 8)
+    x = np.random.default_rng(2).normal(size=(2, 2, 3))
+    layers = sw.Conv(1, law="normal"), "tanh", sw.Local(2), "tanh", *TAIL
+    net = sw.Network(*layers, input_shape=(2, 3), width=32, law="rademacher", **RATES)
+    both = net, net.replace(law="normal")
+    (own, noise), (plain, _) = (order_one(one, x, ("G1",), (net.depth,))["G1"] for one in both)
+    want, _ = np.subtract(*(whole_tensors(one, x, ("G1",), (net.depth,))["G1"] for one in both))
+    np.testing.assert_array_less(np.abs(own - plain - want), 6 * noise)
+    assert np.diag(want[0]).min() > 5 * noise.max()
+
+
 def coupled(net: sw.Network, x: np.ndarray, networks: int, seeds: int) -> dict[str, tuple]:
     """n times the shift of kernel and NTK in the last layer, drawn from the same normal numbers; and its error."""
     found: dict[str, list] = {"kernel": [], "ntk": []}
@@ -148,6 +165,9 @@ CASES = {
             sw.Dense(1), input_shape=(4, 3), width=16, law="rademacher", **RATES,
         ), PLACED, 3000,
     ),
+    "uniform behind a norm": (
+        lambda: chain(sw.Dense(), sw.LayerNorm(), "tanh", sw.Dense(), "tanh", width=16), X, 12000,
+    ),
     "truncated on a stream": (
         lambda: chain(sw.Skip(sw.Dense(), "tanh"), sw.Dense(), "tanh", law="truncated normal"), X, 16000,
     ),
@@ -159,8 +179,9 @@ def test_drawn_networks_are_shifted_as_predicted(name: str) -> None:
     make, x, networks = CASES[name]
     net, seeds = make(), 5
     found = coupled(net, x, networks, seeds)
-    wanted = shifts_of(net, x).values()
-    for want, (value, noise) in zip(wanted, found.values(), strict=True):
+    known = SHIFTS[: 1 if "norm" in name else 2]  # nobody has derived that of an NTK behind a norm
+    wanted = shifts_of(net, x, known).values()
+    for want, (value, noise) in zip(wanted, found.values(), strict=False):
         noise = noise.max()
         np.testing.assert_array_less(np.abs(value - want), 5 * noise + 0.15 * np.abs(want).max())
     assert found["kernel"][0].max() > 6 * found["kernel"][1].max()
@@ -193,6 +214,11 @@ def test_a_law_goes_along_with_its_network() -> None:
     assert "law" not in net.replace(layers=(FIRST, "tanh", sw.Dense(1)), law="normal").attributes()
     assert sw.predict(net, X, observables="kernel").attrs["law"] == ["normal", "signs", "uniform"]
     assert "random, signs" in str(net)
+    plain = sw.measure(net.replace(law="normal"), X, networks=4, progress=False)
+    with pytest.raises(
+        ValueError, match=r"different networks: `law` is \['normal', 'signs', 'uniform"
+    ):
+        sw.compare(sw.predict(net, X), plain)
     assert pickle.loads(pickle.dumps(chain())) == chain()
     assert pickle.loads(pickle.dumps(chain(law="normal"))).program.is_normal
     assert chain().at_criticality().law == "uniform"
@@ -225,7 +251,7 @@ def test_what_is_not_derived_is_refused() -> None:
     assert "kernel" in sw.measure(raw, X, networks=2, progress=False)
     normed = chain(sw.Dense(), sw.LayerNorm(), "tanh")
     with pytest.raises(ValueError, match=r"weights that are uniform leave a fourth cumulant"):
-        sw.predict(normed, X, observables="metric_nlo")
+        sw.predict(normed, X, observables="ntk_nlo")
     assert "four_point_vertex" in sw.predict(normed, X[:1], observables=["V"])
     with pytest.raises(ValueError, match=r"weights of the read-out are uniform"):
         sw.predict_training(chain(), task, observables=["output_mean_nlo"])

@@ -20,6 +20,14 @@ of_what_is_drawn = row(
 )
 
 MUTANTS = (
+    row(
+        "theory/order/_cumulants.py",
+        "tests/test_weight_laws.py::test_single_units_are_moved_as_whole_arrays",
+    )(
+        "order: laws of weights by fourth moments",
+        "along**4 - 6 * square * along**2 + 3 * square**2",
+        "along**4",
+    ),
     of_units(
         "order: what is added up stays apart",
         "                self._unite(here, one, other)\n",
