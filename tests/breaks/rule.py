@@ -25,6 +25,14 @@ ADDED = f"{LAWS}::test_weights_that_add_up_add_their_fourth_cumulants"
 DRAWN = f"{LAWS}::test_weights_are_drawn_by_their_law"
 
 MUTANTS = (
+    row("gaussian/_four.py", MEMORY)(
+        "two labels on two sides: nothing", "if sides is not None and count <= 2:", "if False:"
+    ),
+    row("theory/order/_fluctuations.py", MEMORY)(
+        "streams: what is kept of other averages",
+        "kept.setdefault(m, {})",
+        "kept.setdefault(None, {})",
+    ),
     row("theory/order/_fluctuations.py", ALONG)(
         "laws of weights: no shift", "inner = inner + self._of_laws(reader, part)", "pass"
     ),
