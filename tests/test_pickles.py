@@ -66,7 +66,7 @@ def nouns() -> list[Any]:
         sw.criticality("relu"), sw.criticality("tanh"), sw.criticality(swell),
         net, sw.MLP(3, 8, swell, input_dim=3, output_dim=1),
         sw.networks.ResidualMLP(3, 8, "relu", gamma=0.5, input_dim=3, output_dim=1),
-        sw.networks.apply_strategy(net, strategy),
+        sw.networks.apply_strategy(net, strategy), sw.networks.WeightLaw("normal", 0.0, np.positive),
         task, sw.Task(X, np.eye(2), loss="cross_entropy"),
         dense, sw.compare(dense, sw.measure(net, X, networks=20)), sw.at_width(dense, width=8),
         pair_moments("tanh", 1.0, 1.0, 0.5),

@@ -126,6 +126,12 @@ def _of_tangents_of_units(net: Network) -> str:
     )
     if max(again.values(), default=0) > 2 or _meets_itself(net, again):
         return "a neuron whose weights act on it three times or more takes expectations of four of its tangents"
+    odd = next((law.name for law in net.program.laws[:-1] if not law.is_normal), "")
+    if odd:
+        return (
+            f"weights that are {odd} leave a fourth cumulant of neurons and tangents together, which is not "
+            "among what is followed in each channel"
+        )
     return _of_curved_units(net)
 
 

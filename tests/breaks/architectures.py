@@ -135,8 +135,8 @@ MUTANTS = (
     ),
     of_slopes(
         "drawn: gradients position by position",
-        '"rapsbq,apbq->rasb"',
-        '"rapsbp,apbp->rasb"',
+        "(slopes * entries[None, :, :, None]).sum(axis=(2, 5))",
+        'jnp.einsum("rapsbp,apbp->rasb", slopes, entries)',
     ),
     of_positions(
         "positions: a matrix the other way round",

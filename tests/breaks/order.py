@@ -20,6 +20,22 @@ of_what_is_drawn = row(
 )
 
 MUTANTS = (
+    row(
+        "networks/_by_jax.py",
+        "tests/nets/test_tensors_of_any_network.py::test_many_networks_at_once_are_those_of_a_few",
+    )(
+        "measure: many tiny products at once",
+        "return (slopes * entries[None, :, :, None]).sum(axis=(2, 5))",
+        'return jnp.einsum("rapsbq,apbq->rasb", slopes, entries)',
+    ),
+    row(
+        "theory/order/_cumulants.py",
+        "tests/test_weight_laws.py::test_single_units_are_moved_as_whole_arrays",
+    )(
+        "order: laws of weights by fourth moments",
+        "along**4 - 6 * square * along**2 + 3 * square**2",
+        "along**4",
+    ),
     of_units(
         "order: what is added up stays apart",
         "                self._unite(here, one, other)\n",

@@ -19,8 +19,64 @@ of_way = row("theory/order/_way.py", (SPLIT, MEMORY))
 of_whole = row("theory/order/_whole.py", MEMORY)
 of_tensors = row("theory/order/_tensor_flow.py", ORACLE)
 of_course = row("networks/_course.py", (PLACED, SPLIT))
+LAWS = "tests/test_weight_laws.py"
+ALONG = f"{LAWS}::test_two_hidden_layers_have_the_fourth_derivative_along_single_units"
+ADDED = f"{LAWS}::test_weights_that_add_up_add_their_fourth_cumulants"
+DRAWN = f"{LAWS}::test_weights_are_drawn_by_their_law"
 
 MUTANTS = (
+    row("gaussian/_four.py", MEMORY)(
+        "two labels on two sides: nothing", "if sides is not None and count <= 2:", "if False:"
+    ),
+    row("theory/order/_fluctuations.py", MEMORY)(
+        "streams: what is kept of other averages",
+        "kept.setdefault(m, {})",
+        "kept.setdefault(None, {})",
+    ),
+    row("theory/order/_fluctuations.py", ALONG)(
+        "laws of weights: no shift", "inner = inner + self._of_laws(reader, part)", "pass"
+    ),
+    row("theory/order/_readers.py", ALONG)(
+        "laws of weights: one variance for two",
+        "self.excess * self.C_W**2 / self.n",
+        "self.excess * self.C_W / self.n",
+    ),
+    row("theory/order/_readers.py", ALONG)(
+        "laws of weights: only what fluctuates",
+        "values = covariance + first * second.T",
+        "values = covariance",
+    ),
+    row("theory/order/_readers.py", ADDED)(
+        "laws of weights: different taps together",
+        "[on_pairs([B], same=own[0] == own[1]) for own in (_PLAIN, pair)]",
+        "[on_pairs(self.taps, same=own[0] == own[1]) for own in (_PLAIN, pair)]",
+    ),
+    row("theory/order/_terms.py", ALONG)(
+        "laws of weights: every order of four derivatives once",
+        "1 / math.prod(map(math.factorial, counts.values()))",
+        "1.0",
+    ),
+    row("nets/_drawn.py", f"{LAWS}::test_drawn_networks_are_shifted_as_predicted")(
+        "laws of weights: normal ones for measure",
+        "w = made.own.law.of_normal(shaped[2 * k])",
+        "w = shaped[2 * k]",
+    ),
+    row("nets/_networks.py", DRAWN)(
+        "laws of weights: normal ones at initialisation",
+        "laws = made.own.law.of_normal, lambda z: z",
+        "laws = (lambda z: z,) * 2",
+    ),
+    row("nets/_packed.py", DRAWN)(
+        "laws of weights: biases too", "(node.own.law, NORMAL)", "(node.own.law, node.own.law)"
+    ),
+    row(
+        "networks/_course.py",
+        f"{WHOLE}::test_activations_of_two_layers_that_are_added_are_of_one_channel",
+    )(
+        "labels: what activations add up stays apart",
+        "found.join([*draws, *itertools.chain(*behind)])",
+        "found.join(draws)",
+    ),
     of_neurons(
         "V: without the width",
         'return self.n * np.einsum(f"...{sites}',
@@ -86,7 +142,7 @@ MUTANTS = (
         '    return (("C_W", pair), *without)',
         '    return (("C_W", pair),)',
     ),
-    of_terms("rule: a diagonal without its half", "0.5 if i == j else 1.0", "1.0"),
+    of_terms("rule: a diagonal without its half", "0.5 if u == v else 1.0", "1.0"),
     of_terms("rule: a curvature without its half", "+= 0.5 * factor * other", "+= factor * other"),
     of_terms(
         "rule: means left in what joins nothing",

@@ -203,3 +203,25 @@ def test_entries_wrong_alike_are_smooth_in_the_inputs(name: str) -> None:
     kinks = 0.05 if name == "relu" else 0.0  # a node may lie between the two
     assert steps[True] < 10 * apart + kinks
     assert steps[False] > 0.02
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "relu"])
+@pytest.mark.parametrize(
+    ("first", "second"), [([0], [1]), ([1], [0, 1]), ([0, 2], [1]), ([2, 0], [1, 3])]
+)
+def test_factors_on_some_inputs_and_on_others_are_entries_of_all(name, first, second) -> None:
+    """One input on each side, too, where nothing is left for nodes."""
+    sigma, count = sw.activation(name), 1 + max(*first, *second)
+    x = np.random.default_rng(4).standard_normal((count, 4))
+    K, families = 0.1 + 0.3 * x @ x.T, [(1, 1, 0, 0), (0, 0, 0, 0)]
+    rule = joint_rule(K, smooth=sigma.is_smooth, points=1 << 12, scrambles=4)
+    whole = four_point_covariances(sigma, K, rule, families, None)
+    some = four_point_covariances(
+        sigma, K, rule.samples, families, None, (np.array(first), np.array(second))
+    )
+    for family in families:
+        want = whole[family].covariance.mean(axis=0)[np.ix_(first, first, second, second)]
+        got = some[family].covariance.mean(axis=0)
+        np.testing.assert_allclose(
+            got, want, atol=1e-9 if count == 2 else 0.02 * np.abs(want).max()
+        )

@@ -269,6 +269,18 @@ def test_a_convolutional_network_reaches_the_coefficients_of_infinite_width() ->
         assert sem < (1 if name == "ntk_D" else 0.1) * abs(exact), (name, sem)
 
 
+def test_many_networks_at_once_are_those_of_a_few() -> None:
+    """One sample and attention, of which XLA made numbers up."""
+    layers = sw.Dense(), sw.Skip(sw.Attention(size=4)), sw.GlobalAvgPool(), sw.Dense(1)
+    net = sw.Network(*layers, input_shape=(6, 3), width=16, **RATES)
+    of = Statistics(net.program, (net.depth,), 1, ("joint",))
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1, 6, 3)).astype("float32")
+    numbers = jnp.asarray(rng.normal(size=(500, of.numbers.count)).astype("float32"))
+    many, few = (sample_statistics(own, x, of=of)["joint"] for own in (numbers, numbers[:8]))
+    np.testing.assert_allclose(many[:8], few, rtol=1e-4)
+
+
 def test_what_cannot_be_predicted_is_measured_if_it_is_named() -> None:
     net = sw.Network(sw.Dense(), "relu", sw.Dropout(0.5), sw.Dense(1), input_shape=2, width=5)
     everything = sw.measure(net, X[:, 0], observables="all", networks=4, progress=False)

@@ -15,6 +15,7 @@ from grids import thorough
 from residual_recursions import printed, remembered
 from scalewise.networks import Network, ResidualMLP
 from scalewise.theory.flow._layer import Layer
+from scalewise.theory.order import _tensors
 from scalewise.theory.order._densities import densities
 from scalewise.theory.order._whole import whole_tensors
 from scalewise.theory.residual import residual_growth
@@ -94,15 +95,27 @@ def test_growth_is_that_of_the_recursion(name, gamma) -> None:
 # Properties
 
 
+SHORT = ([30, 30, 40, 40], [0.0, 0.6, 0.0, 0.7, 0.0])
+STREAM = (30, [0.0, 0.7, 0.7, 0.8, 0.0])
+DEEP = (30, [0.0, *[0.8] * 13, 0.0])
+
+
 @pytest.mark.covers("A9.1", "A9.2")
-@pytest.mark.parametrize("name", ["tanh", "relu", "gelu"])
-def test_one_input_from_tables_is_one_on_whole_arrays(name) -> None:
-    skips = [0.0, 0.6, 0.0, 0.7, 0.0]
-    net = ResidualMLP(
-        5, [30, 30, 40, 40], name, gamma=skips, C_b=0.1, C_W=1.2, input_dim=2, output_dim=3
-    )
+@pytest.mark.parametrize(
+    ("name", "widths", "skips"),
+    [
+        *((name, *SHORT) for name in ("tanh", "relu", "gelu")),
+        ("tanh", *STREAM),
+        *thorough(("tanh", *DEEP), ("relu", *DEEP)),
+    ],
+)
+def test_one_input_from_tables_is_one_on_whole_arrays(name, widths, skips, monkeypatch) -> None:
+    if widths == 30:  # layer by layer, as those of more than a dozen layers are
+        monkeypatch.setattr(_tensors, "_TOGETHER", 1)
+    depth = len(skips)
+    net = ResidualMLP(depth, widths, name, gamma=skips, C_b=0.1, C_W=1.2, input_dim=2, output_dim=3)
     alone = sw.predict(net, X[:1], observables=OF_ONE)
-    whole = whole_tensors(net, X[:1], ("V", "G1"), range(1, 6))
+    whole = whole_tensors(net, X[:1], ("V", "G1"), range(1, depth + 1))
     for letter, observable in (("V", "four_point_vertex"), ("G1", "metric_nlo")):
         value, error = whole[letter]
         want = alone[observable].values

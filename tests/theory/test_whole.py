@@ -157,6 +157,20 @@ def test_units_of_a_stream_respond_as_its_arrays(monkeypatch: pytest.MonkeyPatch
     assert noise.max() < 0.03 * np.abs(whole).max()
 
 
+def test_activations_of_two_layers_that_are_added_are_of_one_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A skip connection behind the activation: their channels meet in the sum."""
+    monkeypatch.setattr(_responses, "_MOST", 1 << 12)
+    layers = (sw.Dense(), "tanh", sw.Skip(sw.Dense(), "tanh"), sw.Dense(), "tanh", sw.Dense(1))
+    net = sw.Network(*layers, width=32, input_shape=(4,), **RATES)
+    units, whole = (how(net, X, ("V", "G1"), (net.depth,)) for how in (order_one, whole_tensors))
+    for letter, (value, error) in whole.items():
+        other, noise = units[letter]
+        assert np.all(np.abs(other - value) < 6 * noise + 2 * error), letter
+        assert noise.max() < 0.03 * np.abs(value).max()
+
+
 def test_the_mean_ntk_of_a_stream_is_shifted_as_measured() -> None:
     """Neurons that remember: their own past is in the shift, at one width, with what the next order is allowed."""
     net = sw.Network(

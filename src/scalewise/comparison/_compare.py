@@ -49,6 +49,7 @@ _SAME = (
     "lambda_b",
     "lambda_W",
     "gamma",
+    "law",
     "layers",
     "input_shape",
 )

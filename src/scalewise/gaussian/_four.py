@@ -61,6 +61,14 @@ class FourPoint:
         """The expectation of all four factors."""
         return self.covariance + self.left[:, :, None, None] * self.right
 
+    def between(self, first: np.ndarray, second: np.ndarray) -> FourPoint:
+        """With the first two factors on some inputs, and the other two on others."""
+        left, right = np.ix_(first, first), np.ix_(second, second)
+        at = np.ix_(first, first, second, second)
+        return FourPoint(
+            self.covariance[:, *at], self.error[at], self.left[left], self.right[right]
+        )
+
 
 def four_point_covariances(
     sigma: Activation,
@@ -87,6 +95,9 @@ def four_point_covariances(
     Source: PDLT (4.90), (8.97).
     """
     count = len(K)
+    if sides is not None and count <= 2:  # as they are known of two inputs, cut out
+        whole = four_point_covariances(sigma, K, rule, families, moments)
+        return {f: found.between(*sides) for f, found in whole.items()}
     halves = sorted({half for f in families for half in (f[:2], f[2:])})
     means = {pq: feature_means(sigma, K, pq) for pq in halves}
     first, second = (np.arange(count),) * 2 if sides is None else sides

@@ -87,6 +87,7 @@ class Numbers:
                 continue
             assert isinstance(made, Draw)
             C_b, C_W = made.own.C_b, made.own.C_W / self.program.fan_in(node)
-            weights[node] = math.sqrt(C_W) * shaped[2 * k], math.sqrt(C_b) * shaped[2 * k + 1]
+            w = made.own.law.of_normal(shaped[2 * k])
+            weights[node] = math.sqrt(C_W) * w, math.sqrt(C_b) * shaped[2 * k + 1]
         signs = [jnp.where(s < 0, -1.0, 1.0).astype(s.dtype) for s in shaped[2 * len(weights) :]]
         return weights, signs

@@ -69,7 +69,8 @@ def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") ->
     r"""Draw the parameters of one network of any layers.
 
     $$W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),\qquad b^{(\ell)}_i\sim N(0,C_b^{(\ell)}),$$
-    with the fan-in of a random layer, $kn_{\ell-1}$ for $k$ taps, for $n_{\ell-1}$.
+    with the fan-in of a random layer, $kn_{\ell-1}$ for $k$ taps, for $n_{\ell-1}$; weights of another law of the
+    same variance where the network says so.
 
     Args:
         net: The network.
@@ -109,9 +110,10 @@ def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") ->
             assert isinstance(made, Draw)
             spreads = np.sqrt([made.own.C_W / net.program.fan_in(node), made.own.C_b])
             keys = jax.random.split(jax.random.fold_in(key, layer))
+            laws = made.own.law.of_normal, lambda z: z
             W, b = (
-                jax.random.normal(own, shape, dtype) * np.asarray(spread, dtype)
-                for own, shape, spread in zip(keys, shapes, spreads, strict=True)
+                law(jax.random.normal(own, shape, dtype)) * np.asarray(spread, dtype)
+                for own, shape, spread, law in zip(keys, shapes, spreads, laws, strict=True)
             )
             weights.append(W)
             biases.append(b)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import forward, whole_ntk
+from scalewise.networks._laws import NORMAL
 from scalewise.networks._nodes import Draw, Hyperparameters
 from scalewise.networks._program import Program
 from scalewise.networks._weights import (
@@ -59,6 +60,20 @@ class Packed:
     def scales(self, dtype: str) -> np.ndarray:
         """The standard deviation of each parameter."""
         return np.sqrt(self._each(lambda own: (own.C_b, own.C_W))).astype(dtype)
+
+    def drawn(self, numbers: Any, dtype: str) -> Any:
+        """Parameters from as many standard normal numbers, (..., parameter)."""
+        if not self.program.is_normal:
+            parts, offset = [], 0
+            for k, shapes in self.shapes.items():
+                node = self.program.nodes[k]
+                assert isinstance(node, Draw)
+                for shape, law in zip(shapes, (node.own.law, NORMAL), strict=True):
+                    size = math.prod(shape)
+                    parts.append(law.of_normal(numbers[..., offset : offset + size]))
+                    offset += size
+            numbers = jnp.concatenate(parts, axis=-1)
+        return numbers * self.scales(dtype)
 
     def rates(self, dtype: str) -> np.ndarray:
         r"""$\lambda_b$ or $\lambda_W$ over the fan-in, of each parameter."""

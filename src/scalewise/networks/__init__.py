@@ -1,5 +1,6 @@
 """The networks whose behaviour is predicted and measured: values with a shape and hyperparameters, no weights."""
 
+from scalewise.networks._laws import WeightLaw as WeightLaw
 from scalewise.networks._mlp import MLP as MLP
 from scalewise.networks._mlp import ResidualMLP as ResidualMLP
 from scalewise.networks._network import Network as Network

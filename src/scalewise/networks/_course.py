@@ -8,6 +8,7 @@ are 1 at one label.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -187,20 +188,21 @@ def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
             for key, matrix in forms[below].items():
                 part = factor * matrix
                 total[key] = total[key] + part if key in total else part
-        _join_all(found, total)
+        _join_all(found, total, forms)
         return total
     if isinstance(node, Spread | Mix | Weigh):
         return {key: _applied(found, here, matrix) for key, matrix in forms[node.of[0]].items()}
     raise Unfit(f"node [{here}], {node.said}, is neither a sum nor an activation")
 
 
-def _join_all(found: Course, form: Form) -> None:
-    """The channels of all that is added are drawn together."""
+def _join_all(found: Course, form: Form, forms: dict[int, Form]) -> None:
+    """The channels of all that is added are drawn together, those behind activations too."""
     draws = [key for key in form if key in found._joined]
     points = [key for key in form if key not in found._joined]
     if draws and points:
         raise Unfit("a sum has activations and random layers in it")
-    found.join(draws)
+    behind = [forms[found.program.nodes[point].of[0]] for point in points]
+    found.join([*draws, *itertools.chain(*behind)])
 
 
 def _applied(found: Course, here: int, matrix: Matrix) -> Matrix:

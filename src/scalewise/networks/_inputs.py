@@ -10,7 +10,8 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array, not_finite
 from scalewise.networks._network import Network
-from scalewise.networks._nodes import Read
+from scalewise.networks._nodes import Draw, Read
+from scalewise.networks._program import Program
 
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
 
@@ -56,6 +57,21 @@ def check_inputs(net: Network, x: Any) -> Float[np.ndarray, "sample *positions f
         )
     check_kernels(net, 1, variance[variance > 0])
     return array
+
+
+def refuse_laws_at_inputs(program: Program) -> None:
+    """Refuse what has no Gaussian limit: a sum over the features of an input of weights that are not normal.
+
+    Such a sum stays as far from normal as it is, of relative order 1/n_0, however wide the network becomes.
+    """
+    for here, node in enumerate(program.nodes):
+        if isinstance(node, Draw) and node.of[0] in program.fixed and not node.own.law.is_normal:
+            raise ValueError(
+                f"Node [{here}] of this network reads the inputs with weights that are {node.own.law.name}, and "
+                f"its {program.fan_in(here)} numbers do not grow with the width: what they add up to is not "
+                "Gaussian in any limit. Give that layer law='normal', as in Dense(law='normal'), or let `measure` "
+                "draw the network as it is."
+            )
 
 
 def _refuse_lost_signal(net: Network, sample: int) -> None:

@@ -63,7 +63,7 @@ class ByLayer:
         lambda_b: Learning-rate factor of the biases.
         lambda_W: That of the weights.
         skips: How much of the layer below each layer adds to itself, where all layers are fully connected, one on
-            another, of one activation; empty for any other network.
+            another, of one activation and with normal weights; empty for any other network.
     """
 
     widths: tuple[int, ...]
@@ -125,6 +125,8 @@ def _skips(program: Program) -> tuple[float, ...]:
     for layer, draw in zip(program.layers, program.draws, strict=True):
         made, end = nodes[draw], nodes[layer]
         if not isinstance(made, Draw) or made.again is not None or made.groups > 1:
+            return ()
+        if not made.own.law.is_normal:
             return ()
         (read,) = made.of
         below, skip = nodes[read], 0.0

@@ -15,6 +15,7 @@ from scalewise._readable import Rows, readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
 from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._laws import LawLike, law_of
 from scalewise.networks._layers import ByLayer, Widths, per_layer
 from scalewise.networks._nodes import HYPERPARAMETERS, Draw, Hyperparameters
 from scalewise.networks._program import Program
@@ -35,7 +36,8 @@ class Network:
     r"""A network at initialisation, made of layers.
 
     The last layer is `Dense`, the read-out, and says how many outputs it has. Weights of a random layer of $n$
-    channels and $k$ taps below it are $N(0,C_W/kn)$, their learning rates $\lambda_W/kn$.
+    channels and $k$ taps below it have variance $C_W/kn$ and are normal unless `law` says otherwise, their learning
+    rates are $\lambda_W/kn$.
 
     A network is a value, equal to any other of the same layers and numbers.
 
@@ -47,6 +49,10 @@ class Network:
         C_W: Rescaled weight variance; positive.
         lambda_b: Learning-rate factor of the biases; at least 0.
         lambda_W: Learning-rate factor of the weights; at least 0.
+        law: Of the weights of every layer that does not say its own: ``"normal"``, ``"uniform"`` as PyTorch draws
+            them, ``"truncated normal"`` (at two standard deviations) as JAX's libraries do, ``"rademacher"`` for
+            signs, or a `scalewise.networks.WeightLaw`. All have the same infinitely wide limit and the same
+            fluctuations; means shift at order $1/n$. Biases are normal.
 
     Raises:
         ValueError: If a layer does not fit what the layers before it give; the message says which, and what they
@@ -78,9 +84,10 @@ class Network:
         C_W: Positive = 1.0,
         lambda_b: NotNegative = 1.0,
         lambda_W: NotNegative = 1.0,
+        law: LawLike = "normal",
     ) -> None:
         shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
-        usual = Hyperparameters(*map(float, (C_b, C_W, lambda_b, lambda_W)))
+        usual = Hyperparameters(*map(float, (C_b, C_W, lambda_b, lambda_W)), law_of(law))
         self._set(layers=layers, input_shape=shape, width=width, usual=usual)
         if not layers:
             raise ValueError(
@@ -170,7 +177,7 @@ class Network:
 
     def own(self, layer: int) -> Hyperparameters:
         """The hyperparameters of a layer, counted from 1."""
-        return self.by_layer.own(layer)
+        return self.by_layer.own(layer) if self.is_perceptron else self.program.own(layer)
 
     @property
     def skips(self) -> tuple[float, ...]:
@@ -248,7 +255,7 @@ class Network:
         layers = changes.pop("layers", self.layers)
         made = Network(*layers, **(given | changes))
         for name in changes:
-            if name in vars(self.usual) and getattr(made, name) == getattr(self, name):
+            if name in HYPERPARAMETERS and getattr(made, name) == getattr(self, name):
                 _check_heard(made, name)
         return made
 
@@ -406,6 +413,8 @@ class Network:
         }
         if not self.is_perceptron:
             told = {"layers": [repr(layer) for layer in self.layers], "width": self.width}
+            if not self.program.is_normal:
+                told["law"] = [law.name for law in self.program.laws]
             return found | told | {"input_shape": list(self.input_shape)}
         return found | ({"gamma": list(self.skips)} if any(self.skips) else {})
 
@@ -421,11 +430,7 @@ class Network:
 
     def _told(self) -> Iterator[str | Rows]:
         """The call that makes fully connected layers; of others one row for each node of the program."""
-        if self.is_perceptron and Stacked.of(self.by_layer) == (
-            self.layers,
-            self.width,
-            self.usual,
-        ):
+        if self._is_stacked:
             yield self.by_layer.said
             return
         program = self.program

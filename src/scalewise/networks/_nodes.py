@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scalewise.activations import Activation
+from scalewise.networks._laws import NORMAL, WeightLaw
 from scalewise.networks._sites import Matrix, Taps, Window
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Variances and learning-rate factors of one random layer."""
+    """Variances and learning-rate factors of one random layer, and the law of its weights."""
 
     C_b: float
     C_W: float
     lambda_b: float
     lambda_W: float
+    law: WeightLaw = NORMAL
 
 
-HYPERPARAMETERS = tuple(Hyperparameters.__dataclass_fields__)
+HYPERPARAMETERS = ("C_b", "C_W", "lambda_b", "lambda_W")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Draw:
     Args:
         of: What it reads.
         windows: One for each axis of positions.
-        own: Variances and learning-rate factors.
+        own: Variances, learning-rate factors and the law of the weights.
         groups: Into how many the channels of both sides fall; those of one read those of the same.
         shared: Whether all places have the same weights and biases, and not each its own.
         again: The random layer whose weights and biases it has; ``None`` for its own.
@@ -69,6 +71,7 @@ class Draw:
         """What a table of the network calls it."""
         taps = " x ".join(str(window.taps) for window in self.windows)
         said = f"random, {taps} taps" if self.taps > 1 else "random"
+        said += "" if self.own.law.is_normal else f", {self.own.law.name}"
         said += f", {self.groups} groups" if self.groups > 1 else ""
         said = said if self.shared else f"{said}, each place"
         return said if self.again is None else f"{said}, weights of [{self.again}]"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from scalewise.activations import Activation
+from scalewise.networks._laws import WeightLaw
 from scalewise.networks._nodes import (
     Attend,
     Concat,
@@ -69,6 +70,16 @@ class Program:
         node = self.nodes[self.draws[layer - 1]]
         assert isinstance(node, Draw)
         return node.own
+
+    @cached_property
+    def laws(self) -> tuple[WeightLaw, ...]:
+        """Of the weights of every random layer, in order."""
+        return tuple(node.own.law for node in self.nodes if isinstance(node, Draw))
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether all weights are normal."""
+        return all(law.is_normal for law in self.laws)
 
     @cached_property
     def last_reader(self) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from scalewise.networks._inputs import (
     check_inputs,
     check_kernels,
     digest_of,
+    refuse_laws_at_inputs,
     refuse_zero_inputs,
 )
 from scalewise.networks._network import AnyNetwork, Network
@@ -90,6 +91,7 @@ def predict(
         array([2., 2., 2.])
     """
     inputs = check_inputs(net, x)
+    refuse_laws_at_inputs(net.program)
     chosen = select(observables, net, samples=len(inputs))
     kept = _layers(net, layers)
     if net.is_perceptron:

@@ -12,6 +12,7 @@ from scalewise.activations import activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
+from scalewise.networks._laws import LawLike
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
 
@@ -46,6 +47,7 @@ class Attention(Layer):
         C_W: Rescaled weight variance.
         lambda_b: Learning-rate factor of the biases.
         lambda_W: Learning-rate factor of the weights.
+        law: Of the weights, by name or a `WeightLaw`.
 
     Raises:
         ValueError: If not exactly one of `size` and `heads` is given, or that limit does not exist.
@@ -74,6 +76,7 @@ class Attention(Layer):
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
     lambda_W: NotNegative | None = None
+    law: LawLike | None = None
 
     def __post_init__(self) -> None:
         for name in ("queries", "memory"):

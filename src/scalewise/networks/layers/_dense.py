@@ -1,4 +1,4 @@
-"""Random layers: independent Gaussian weights, at each position alone or for the positions of a window."""
+"""Random layers: independent weights, at each position alone or for the positions of a window."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
+from scalewise.networks._laws import LawLike, law_of
 from scalewise.networks._nodes import HYPERPARAMETERS, Hyperparameters
 from scalewise.networks._sites import Padding, Transposed, Window
 
@@ -46,6 +47,7 @@ class Dense(Random):
         C_W: Rescaled weight variance.
         lambda_b: Learning-rate factor of the biases.
         lambda_W: Learning-rate factor of the weights.
+        law: Of the weights, by name or a `WeightLaw`.
 
     Source: PDLT (2.5), (2.19)-(2.20), (8.6).
 
@@ -60,6 +62,7 @@ class Dense(Random):
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
     lambda_W: NotNegative | None = None
+    law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
@@ -87,6 +90,7 @@ class Conv(Random):
         C_W: Rescaled weight variance; the weights of one tap have $C_W/kn$, at the edges too.
         lambda_b: Learning-rate factor of the biases, which all positions share.
         lambda_W: Learning-rate factor of the weights.
+        law: Of the weights, by name or a `WeightLaw`.
 
     Source: Novak et al., ICLR 2019, arXiv:1810.05148, in PDLT's parametrisation.
 
@@ -107,6 +111,7 @@ class Conv(Random):
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
     lambda_W: NotNegative | None = None
+    law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
@@ -130,6 +135,7 @@ class Local(Random):
         C_W: Rescaled weight variance; the weights of one tap have $C_W/kn$.
         lambda_b: Learning-rate factor of the biases.
         lambda_W: Learning-rate factor of the weights.
+        law: Of the weights, by name or a `WeightLaw`.
 
     Source: Novak et al., ICLR 2019, arXiv:1810.05148, in PDLT's parametrisation.
 
@@ -149,6 +155,7 @@ class Local(Random):
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
     lambda_W: NotNegative | None = None
+    law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
@@ -175,6 +182,7 @@ class ConvTranspose(Random):
         C_W: Rescaled weight variance; the weights of one of $k$ taps have $C_W/kn$, however many of them meet.
         lambda_b: Learning-rate factor of the biases, which all positions share.
         lambda_W: Learning-rate factor of the weights.
+        law: Of the weights, by name or a `WeightLaw`.
 
     Source: Dumoulin and Visin, arXiv:1603.07285; its kernel and NTK derived.
 
@@ -197,6 +205,7 @@ class ConvTranspose(Random):
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
     lambda_W: NotNegative | None = None
+    law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
@@ -226,7 +235,8 @@ def own_of(layer: Any, usual: Hyperparameters) -> Hyperparameters:
     """The hyperparameters of a random layer: what it does not say is as usual."""
     said = {name: getattr(layer, name) for name in HYPERPARAMETERS}
     own = {name: float(value) for name, value in said.items() if value is not None}
-    return replace(usual, **own)
+    law = usual.law if layer.law is None else law_of(layer.law)
+    return replace(usual, **own, law=law)
 
 
 def _windows(layer: Conv | ConvTranspose | Local, build: Builder, of: Field) -> tuple[Window, ...]:

@@ -124,7 +124,7 @@ class Embedding(Layer):
     Args:
         tokens: How many there are.
         channels: How many outputs; the network's `width` for ``None``.
-        C_W: Variance of the entries; that of the network for ``None``, like the other.
+        C_W: Variance of the entries, normal in any case; that of the network for ``None``, like the other.
         lambda_W: Learning-rate factor.
 
     Source: PDLT (2.5) with one-hot inputs of as many units as tokens.
@@ -145,6 +145,7 @@ class Embedding(Layer):
 
     C_b = 0.0
     lambda_b = 0.0
+    law = "normal"
 
     def into(self, build: Builder, of: Field) -> Field:
         """What the tokens are as features, and a random layer."""
@@ -176,7 +177,7 @@ class Positions(Layer):
     r"""Learned embeddings of positions, added to a field: $x_i(p)+E_i(p)$, $E_i\sim N(0,C_W R)$.
 
     Args:
-        C_W: Their variance; that of the network for ``None``, like the other.
+        C_W: Their variance, normal in any case; that of the network for ``None``, like the other.
         lambda_W: Their learning-rate factor.
         length: Over how many positions they decay, $R_{pp'}=e^{-(p-p')^2/2\ell^2}$ along every axis; independent
             for ``None``.
@@ -199,6 +200,7 @@ class Positions(Layer):
 
     C_b = 0.0
     lambda_b = 0.0
+    law = "normal"
 
     def into(self, build: Builder, of: Field) -> Field:
         """Features of positions, a random layer, and a sum."""

@@ -12,8 +12,8 @@ from scalewise.activations import activation
 from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
+from scalewise.networks._laws import LawLike
 from scalewise.networks._masks import Last
-from scalewise.networks._nodes import Hyperparameters
 from scalewise.networks._sites import Matrix
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import Dense, own_of
@@ -90,6 +90,7 @@ class Recurrent(Layer):
         C_U: Rescaled variance of $U$.
         lambda_b: Learning-rate factor of the biases.
         lambda_W: Learning-rate factor of $W$ and $U$.
+        law: Of the weights, by name or a `WeightLaw`.
 
     Source: Alemohammad et al., arXiv:2006.10246, and Yang, arXiv:1910.12478, in PDLT's parametrisation.
 
@@ -110,6 +111,7 @@ class Recurrent(Layer):
     C_U: Positive | None = None
     lambda_b: NotNegative | None = None
     lambda_W: NotNegative | None = None
+    law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
         """A random layer of all positions; then one state after the other."""
@@ -124,8 +126,7 @@ class Recurrent(Layer):
         mask = driven.mask
         if mask is not None:
             driven = replace(build.weigh(driven, build.fields[mask]), mask=None)
-        inner = Hyperparameters(0.0, own.C_W, 0.0, own.lambda_W)
-        weights = (Dense(driven.channels, inner.C_b, inner.C_W, inner.lambda_b, inner.lambda_W),)
+        weights = (Dense(driven.channels, 0.0, own.C_W, 0.0, own.lambda_W, own.law),)
         states: list[Field] = []
         for t in range(times):
             z = build.spread(driven, (_row(t, times),), 1.0) if times > 1 else driven

@@ -34,6 +34,7 @@ class Stacked(NamedTuple):
         """
         depth, usual = len(known.skips), known.own(1)
         width = known.widths[1] if depth > 1 else 1
+        alike = [getattr(usual, name) for name in HYPERPARAMETERS]
         made: dict[tuple[object, ...], Layer] = {}
         sigma = Activate(known.activations[0]) if known.activations else None
         layers = list[Layer]()
@@ -41,7 +42,7 @@ class Stacked(NamedTuple):
         rows = zip(known.widths[1:], known.skips, columns, strict=True)
         for layer, (channels, skip, own) in enumerate(rows, 1):
             said = None if channels == width and layer < depth else channels
-            numbers = (said, *map(_if_other, own, vars(usual).values()))
+            numbers = (said, *map(_if_other, own, alike))
             if (skip, *numbers) not in made:
                 dense = Dense(*numbers)
                 made[skip, *numbers] = Skip(sigma, dense, factor=skip) if skip else dense

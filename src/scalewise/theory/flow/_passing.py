@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._inputs import check_kernels
+from scalewise.networks._inputs import check_kernels, refuse_laws_at_inputs
 from scalewise.networks._network import Network
 from scalewise.networks._nodes import Attend, Norm, Pointwise
 from scalewise.theory.flow._fields import Fields, Inputs
@@ -54,6 +54,7 @@ class Passing:
     ) -> Passing:
         """Take each input with itself through the network; `drawn` is told what share of the draws is done."""
         program = net.program
+        refuse_laws_at_inputs(program)
         wanted = [program.layers[layer - 1] for layer in kept]
         shifts = Shifts.of(program, wanted)
         crossed = crossings(program, wanted, len(shifts.sizes))

@@ -20,16 +20,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.order._jets import Pair, charge, standard, standard_pair
-from scalewise.theory.order._readers import OnPairs, Operator, Reader
-from scalewise.theory.order._terms import Monomial, Wanted, curvature, past, sources
+from scalewise.theory.order._readers import OnPairs, Operator, Reader, left, right
+from scalewise.theory.order._terms import Monomial, Wanted, curvature, past, quartic, sources
 
 Covariance = tuple[int, int, Pair, Pair]
+Heard = dict[tuple[int, Pair], OnPairs | None]  # by layer and pair
+Own = Callable[[int, Pair], OnPairs | None]
 Shift = Float[np.ndarray, "_pair _estimate"]
 
 
@@ -43,8 +46,9 @@ class OrderOne:
 
     readers: dict[int, Reader] = field(default_factory=dict)
     _covariances: dict[Covariance, OnPairs | None] = field(default_factory=dict)
-    _own: dict[Covariance, OnPairs | None] = field(default_factory=dict)
+    _own: dict[tuple[int, Pair], Heard] = field(default_factory=dict)
     _shifts: dict[tuple[int, Pair], Shift] = field(default_factory=dict)
+    _fourths: dict[tuple[int, Pair], OnPairs] = field(default_factory=dict)
 
     def add(self, number: int, reader: Reader, wanted: Wanted, alive: Collection[int]) -> None:
         """The next layer, with all that later ones will ask of it; those that are not alive are forgotten."""
@@ -55,6 +59,7 @@ class OrderOne:
             if {key[0], key[1]} <= self.readers.keys()
         }
         self._shifts = {key: v for key, v in self._shifts.items() if key[0] in self.readers}
+        self._fourths = {key: v for key, v in self._fourths.items() if key[0] in self.readers}
         self._own = {}
         others = [*self.readers]
         self.readers[number] = reader
@@ -99,32 +104,34 @@ class OrderOne:
 
     def _noise(self, t: int, P: Pair, k: int, Q: Pair) -> OnPairs | None:
         r"""$X_{tk}=\mathrm{Cov}[\eta_t[P],\delta\Sigma_k[Q]]$."""
-        key = (t, k, P, Q)
-        if key not in self._own:
-            one, other = self.readers[t], self.readers[k]
-            same = one.population == other.population
-            first = one.noise_with(P, other, Q) if same else None
-            self._own[key] = self.heard(
-                None if first is None else first / one.n, k, Q, lambda j, Q: self._noise(t, P, j, Q)
-            )
-        return self._own[key]
+        one = self.readers[t]
 
-    def heard(
-        self,
-        first: OnPairs | None,
-        k: int,
-        Q: Pair,
-        of: Callable[[int, Pair], OnPairs | None],
-    ) -> OnPairs | None:
-        """The covariance of averages over channels with a layer, from those with what it reacts to.
+        def own(k: int, Q: Pair) -> OnPairs | None:
+            other = self.readers[k]
+            found = one.noise_with(P, other, Q) if one.population == other.population else None
+            return None if found is None else found / one.n
+
+        return self.heard(own, k, Q, self._own.setdefault((t, P), {}))
+
+    def heard(self, own: Own, k: int, Q: Pair, known: Heard) -> OnPairs | None:
+        """The covariance of averages over channels with a layer: with its fluctuation, and with what it reacts to.
 
         Layers that are forgotten do not depend on any channels that are still read.
+
+        Args:
+            own: With the fluctuation of a layer.
+            k: The layer.
+            Q: Which pair of it.
+            known: What was found of these averages. A layer of a stream reacts to all before it, and each of these
+                to all before that; so it has to be kept.
         """
-        parts = [first]
-        for j, changed, R in self.below(k, Q):
-            before = of(j, changed) if j in self.readers else None
-            parts.append(None if before is None else right(before, R))
-        return summed(parts)
+        if (k, Q) not in known:
+            parts = [own(k, Q)]
+            for j, changed, R in self.below(k, Q):
+                before = self.heard(own, j, changed, known) if j in self.readers else None
+                parts.append(None if before is None else right(before, R))
+            known[k, Q] = summed(parts)
+        return known[k, Q]
 
     def shift(self, t: int, P: Pair) -> Shift:
         r"""$\overline{\delta\Sigma}_t[P]$."""
@@ -138,6 +145,7 @@ class OrderOne:
                     total = total + R @ self.shift(j, changed)
             for name, part in sources(P):
                 inner = self._bent(reader, part) + self._past(reader, part)
+                inner = inner + self._of_laws(reader, part)
                 total = total + reader.rate(name) * reader.mixed_array(part, inner)
             self._shifts[key] = total
         return self._shifts[key]
@@ -157,39 +165,47 @@ class OrderOne:
                 total = total + weights * found
         return total
 
+    def _of_laws(self, reader: Reader, part: Pair) -> Shift:
+        """The fourth derivative of an average, by the fourth cumulants that weights of other laws leave."""
+        total: np.ndarray = np.zeros((len(reader.sites(part)[0]), 1))
+        lifts = [j for j in reader.lifts if self.readers[j].excess]
+        for (one, other), terms in (quartic(part, flat=reader.flat) if lifts else {}).items():
+            weights = reader.coefficient(terms, part)[:, None]
+            for j in lifts:
+                values = lifted(reader.lift(j, one.pair), self._fourth(j, other.pair))
+                values = lifted_second(reader.lift(j, other.pair), values)
+                found = values[reader.place(one, part), :, reader.place(other, part)]
+                total = total + weights * found
+        return total
+
+    def _fourth(self, j: int, pair: Pair) -> OnPairs:
+        """The fourth cumulant of the neurons of a layer, two $z$ first."""
+        if (j, pair) not in self._fourths:
+            found = self.readers[j].fourth(pair)
+            assert found is not None
+            self._fourths[j, pair] = found
+        return self._fourths[j, pair]
+
     def _past(self, reader: Reader, part: Pair) -> Shift:
         """What a channel does to itself."""
         rows = np.arange(len(reader.sites(part)[0]))
         total: np.ndarray = np.zeros((len(rows), 1))
+        kept: dict[Monomial, Heard] = {}
         for factor, m, change in past(part, flat=reader.flat):
+            own = partial(self._of_past, reader, m, part)
             for j in reader.lifts:
-                values = self._of_past(reader, m, part, j, change.pair)
+                values = self.heard(own, j, change.pair, kept.setdefault(m, {}))
                 if values is not None:
                     values = lifted_second(reader.lift(j, change.pair), values)
                     total = total + factor * values[rows, :, reader.place(change, part)]
         return total
 
     def _of_past(self, reader: Reader, m: Monomial, part: Pair, j: int, Q: Pair) -> OnPairs | None:
-        r"""$\mathrm{Cov}[\xi[m],\delta\Sigma_j[Q]]$."""
-        other, first = self.readers[j], None
-        if other.population == reader.population:
-            first = reader.fluctuations((m,), part, other, Q)
-        return self.heard(
-            None if first is None else first / reader.n,
-            j,
-            Q,
-            lambda k, Q: self._of_past(reader, m, part, k, Q),
-        )
-
-
-def left(R: Operator, values: np.ndarray) -> np.ndarray:
-    """A matrix on the first pairs."""
-    return (R @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
-
-
-def right(values: OnPairs, R: Operator) -> OnPairs:
-    """A matrix on the second pairs."""
-    return left(R, values.transpose(2, 1, 0)).transpose(2, 1, 0)
+        r"""$\mathrm{Cov}[\xi[m],\eta_j[Q]]$."""
+        other = self.readers[j]
+        if other.population != reader.population:
+            return None
+        return reader.fluctuations((m,), part, other, Q) / reader.n
 
 
 def lifted(L: Operator | float, values: np.ndarray) -> np.ndarray:

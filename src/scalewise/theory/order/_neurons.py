@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.flow._pairs import Pairs
-from scalewise.theory.order._fluctuations import OrderOne, lifted, lifted_second, summed
+from scalewise.theory.order._fluctuations import Heard, OrderOne, lifted, lifted_second, summed
 from scalewise.theory.order._jets import Component, Jet, Pair
 from scalewise.theory.order._readers import OnPairs, Operator, Reader, lift_of, pairs_of
 from scalewise.theory.order._terms import response, sources
@@ -96,19 +97,19 @@ class Neurons:
 
     def _remembered(self, P: Pair, Q: Pair) -> OnPairs | None:
         r"""$\mathrm{Cov}[\xi[z^Sz^T],\delta C[Q]]$."""
-        parts: list[OnPairs | None] = []
+        parts, known = list[OnPairs | None](), Heard()
         for j in self.lifts:
-            values = self._of(P, j, Q)
+            values = self.order.heard(partial(self._of, P), j, Q, known)
             parts.append(None if values is None else lifted_second(self._lift(j, Q), values))
         return summed(parts)
 
     def _of(self, P: Pair, k: int, Q: Pair) -> OnPairs | None:
-        r"""$\mathrm{Cov}[\xi[z^Sz^T],\delta\Sigma_k[Q]]$."""
-        reader, found = self.order.readers[k], None
-        if reader.population == self.population:
-            found = self._quadratic(P, reader, Q)
-        first = None if found is None else found / reader.n
-        return self.order.heard(first, k, Q, lambda j, Q: self._of(P, j, Q))
+        r"""$\mathrm{Cov}[\xi[z^Sz^T],\eta_k[Q]]$."""
+        reader = self.order.readers[k]
+        if reader.population != self.population:
+            return None
+        found = self._quadratic(P, reader, Q)
+        return None if found is None else found / reader.n
 
     def _quadratic(self, P: Pair, reader: Reader, Q: Pair) -> OnPairs | None:
         r"""$n\,\mathrm{Cov}[\xi[z^Sz^T],\eta_k[Q]]$, by parts: $\eta$ answers to the laws of $z^S$, $z^T$."""

@@ -213,11 +213,11 @@ class Particles:
         if node.of[0] not in self.program.fixed:
             rows = jnp.concatenate([self.covariances[here, there] for there in calls], axis=1)
             self.averages.append(rows[np.tri(size, rows.shape[1], rows.shape[1] - size, bool)])
-        root = _rooted(self.joint(self.covariances, calls))
+        root = rooted(self.joint(self.covariances, calls))
         if self.paths:
             before = jnp.concatenate([self.paths[k].reshape(self.labels(k), -1) for k in calls])
             still = (jax.lax.stop_gradient(part) for part in root)
-            g = _whitened(next(still), next(still), before)
+            g = whitened(next(still), next(still), before)
         else:
             g = jnp.concatenate([self.normals[k] for k in calls])
         scale, L = root
@@ -280,17 +280,27 @@ def _over(values: Any, scale: Any) -> Any:
 
 def over(Sigma: Any, values: Any) -> Any:
     """(label, channel), divided by a covariance that may be singular."""
-    scale, L = _rooted(Sigma)
+    scale, L = rooted(Sigma)
     return _over(jax.scipy.linalg.cho_solve((L, True), _over(values, scale)), scale)
 
 
-def _whitened(scale: Any, L: Any, z: Any) -> Any:
-    """The normal numbers that gave $z$."""
+def whitened(scale: Any, L: Any, z: Any) -> Any:
+    """The normal numbers that gave $z$.
+
+    Args:
+        scale: Standard deviations.
+        L: A root of the correlations.
+        z: (label, channel).
+    """
     return jax.scipy.linalg.solve_triangular(L, _over(z, scale), lower=True)
 
 
-def _rooted(Sigma: Any) -> Root:
-    """A root, whose derivatives exist where the covariance is singular."""
+def rooted(Sigma: Any) -> Root:
+    """A root, whose derivatives exist where the covariance is singular.
+
+    Args:
+        Sigma: The covariance.
+    """
     variance = jax.lax.stop_gradient(jnp.diagonal(Sigma))
     scale = jnp.where(variance > 0, jnp.sqrt(jnp.abs(variance)), 1.0)
     rho = Sigma / (scale[:, None] * scale) + _SINGULAR * jnp.eye(len(Sigma))

@@ -12,6 +12,7 @@ jets are the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -40,6 +41,7 @@ Operator = np.ndarray | sparse.csr_array
 OnPairs = Float[np.ndarray, "_pair _estimate _other"]
 Among = Callable[[np.ndarray, np.ndarray], Expectations]
 _ONES = (0, 0, 0, 0)
+_PLAIN: Pair = ((), ())
 _DENSE = 64  # pairs, up to which matrices are not sparse
 
 
@@ -61,6 +63,7 @@ class Reader:
         C_W: Variance of its weights.
         lambda_W: Their factor of the learning rate.
         n: Channels of the population.
+        excess: Of the law of its weights.
     """
 
     population: int
@@ -74,6 +77,7 @@ class Reader:
     C_W: float
     lambda_W: float
     n: int
+    excess: float = 0.0
     _responses: dict[Pair, dict[tuple[int, Pair], Operator]] = field(default_factory=dict)
     _lifts: dict[tuple[int, Pair], Operator | float] = field(default_factory=dict)
 
@@ -183,6 +187,31 @@ class Reader:
         if (j, changed) not in self._lifts:
             self._lifts[j, changed] = lift_of(self.lifts[j], changed)
         return self._lifts[j, changed]
+
+    def fourth(self, pair: Pair) -> OnPairs | None:
+        r"""The fourth cumulant of two $z$ of a neuron with what a `pair` is of; ``None`` of normal weights.
+
+        $$\frac{C_W^2}{n}\Big(\frac{\mathbb E[W^4]}{\mathbb E[W^2]^2}-3\Big)\sum_\tau
+          (B_\tau\otimes B_\tau)\langle F_aF_bF^S_cF^T_d\rangle(B_\tau\otimes B_\tau)^T.$$
+        """
+        if not self.excess:
+            return None
+        covariance = self._fluctuating(features(_PLAIN, flat=self.flat), _PLAIN, self, pair)
+        assert covariance is not None
+        first, second = (self._mean(own)[:, None, None] for own in (_PLAIN, pair))
+        values = covariance + first * second.T
+        if self.taps is not None:
+            seen = [
+                [on_pairs([B], same=own[0] == own[1]) for own in (_PLAIN, pair)] for B in self.taps
+            ]
+            values = np.sum([left(one, right(values, other)) for one, other in seen], axis=0)
+        return self.excess * self.C_W**2 / self.n * values
+
+    def _mean(self, pair: Pair) -> Float[np.ndarray, " pair"]:
+        """Of two features on the pairs of labels that are read."""
+        terms = Counter((m.orders, m.matched) for m in features(pair, flat=self.flat))
+        known = {(orders, n): float(count) for (orders, n), count in terms.items() if n is not None}
+        return self.coefficient(known, pair)
 
     def noise_with(self, pair: Pair, other: Reader, beside: Pair) -> OnPairs | None:
         r"""$n\,\mathrm{Cov}[\eta_t[P],\eta_k[Q]]$ of two layers that read one population."""
@@ -301,6 +330,16 @@ def pairs_of(count: int, pair: Pair) -> Pairs:
 def lift_of(L: np.ndarray | float, pair: Pair) -> Operator | float:
     """A matrix of labels, or a factor, as one of pairs of labels."""
     return on_pairs([L], same=pair[0] == pair[1]) if isinstance(L, np.ndarray) else L**2
+
+
+def left(R: Operator, values: np.ndarray) -> np.ndarray:
+    """A matrix on the first pairs."""
+    return (R @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
+
+
+def right(values: OnPairs, R: Operator) -> OnPairs:
+    """A matrix on the second pairs."""
+    return left(R, values.transpose(2, 1, 0)).transpose(2, 1, 0)
 
 
 def on_pairs(matrices: Sequence[np.ndarray], *, same: bool) -> Operator:

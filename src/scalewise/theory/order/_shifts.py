@@ -24,6 +24,7 @@ import numpy as np
 
 from scalewise.networks._program import Program
 from scalewise.theory.order._charged import Charged, own_tangents
+from scalewise.theory.order._cumulants import shift_of_laws
 from scalewise.theory.order._given import Given, equal
 from scalewise.theory.order._influences import scaled, slopes
 from scalewise.theory.order._letters import Letters
@@ -71,6 +72,10 @@ def shifts(
     curved = 0.5 * np.asarray(_curvature(fixed, paths, directions, ntk=ntk, **static))
     curved = curved.reshape(1 + ntk, len(ends), -1)
     parts = {"G1": curved[0], "H1": curved[-1]}
+    if not program.is_normal:
+        parts["G1"] = parts["G1"] + np.asarray(shift_of_laws(fixed, paths, **static)).reshape(
+            len(ends), -1
+        )
     if ntk:
         copies, tangents = given.copies, given.tangents
         if counts[1] > _MOST_DIRECTIONS:

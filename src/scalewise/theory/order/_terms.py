@@ -19,6 +19,7 @@ Source: derived; PDLT (4.119), (8.77)-(8.97), (11.49), (11.52), (∞.177)-(∞.1
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from functools import cache
 from scalewise.theory.order._jets import TENSORS, Jet, Pair, charge, standard, standard_pair
 
 Sites = tuple[int, int]
+Variable = tuple[int, Jet, int]  # its number, its jet, none for z, and its site
 
 
 @dataclass(frozen=True)
@@ -97,27 +99,41 @@ def sources(pair: Pair) -> tuple[tuple[str, Pair], ...]:
 @cache
 def derivatives(m: Monomial) -> tuple[tuple[float, Monomial, Change], ...]:
     """What a monomial becomes for each covariance of its variables that may change, with its factor."""
+    found = []
+    for u, v in itertools.combinations_with_replacement(_variables(m), 2):
+        if u == v and u[1]:
+            continue
+        left = _derived(_derived(m, u), v)
+        found.append((0.5 if u == v else 1.0, left, _change(u[1:], v[1:])))
+    return tuple(found)
+
+
+def _variables(m: Monomial) -> list[Variable]:
+    """What a monomial depends on: $z$ at its sites, and its jets."""
     variables: list[tuple[Jet, int]] = [((), 0), ((), 1)]
     variables += [(jet, site) for site in (0, 1) for jet in m.jets[site]]
-    found = []
-    for (i, u), (j, v) in itertools.combinations_with_replacement(enumerate(variables), 2):
-        if i == j and u[0]:
-            continue
-        orders, jets = list(m.orders), [list(m.jets[0]), list(m.jets[1])]
-        for jet, site in (u, v):
-            if jet:
-                jets[site].remove(jet)
-            else:
-                orders[site] += 1
-        left = Monomial((orders[0], orders[1]), (tuple(jets[0]), tuple(jets[1])))
-        found.append((0.5 if i == j else 1.0, left, _change(u, v)))
-    return tuple(found)
+    return [(number, *variable) for number, variable in enumerate(variables)]
+
+
+def _derived(m: Monomial, variable: Variable) -> Monomial:
+    """The derivative by one of its variables."""
+    orders, jets = list(m.orders), [list(m.jets[0]), list(m.jets[1])]
+    _, jet, site = variable
+    if jet:
+        jets[site].remove(jet)
+    else:
+        orders[site] += 1
+    return Monomial((orders[0], orders[1]), (tuple(jets[0]), tuple(jets[1])))
 
 
 def _change(u: tuple[Jet, int], v: tuple[Jet, int]) -> Change:
     """In one order for both."""
-    (S, x), (T, y) = sorted((u, v), key=lambda variable: (len(variable[0]), variable))
+    (S, x), (T, y) = sorted((u, v), key=_by_length)
     return Change((S, T), (x, y))
+
+
+def _by_length(variable: tuple[Jet, int]) -> tuple[int, tuple[Jet, int]]:
+    return len(variable[0]), variable
 
 
 Expectation = tuple[Sites, int]  # derivatives, and factors Theta
@@ -146,6 +162,26 @@ def curvature(pair: Pair, *, flat: bool) -> dict[tuple[Change, Change], dict[Exp
                     continue
                 terms = found.setdefault((change, beside), defaultdict(float))
                 terms[last.orders, last.matched] += 0.5 * factor * other
+    return found
+
+
+@cache
+def quartic(pair: Pair, *, flat: bool) -> dict[tuple[Change, Change], dict[Expectation, float]]:
+    r"""How $\langle F^SF^T\rangle$ answers to a fourth cumulant of its variables, those of two changes together."""
+    found: dict[tuple[Change, Change], dict[Expectation, float]] = {}
+    for m in features(pair, flat=flat):
+        for four in itertools.combinations_with_replacement(_variables(m), 4):
+            counts = Counter(four)
+            if any(jet and count > 1 for (_, jet, _), count in counts.items()):
+                continue  # no monomial has two factors of one jet
+            last = m
+            for variable in four:
+                last = _derived(last, variable)
+            if last.matched is None:
+                continue
+            u, v, w, x = sorted(((jet, site) for _, jet, site in four), key=_by_length)
+            terms = found.setdefault((_change(u, v), _change(w, x)), defaultdict(float))
+            terms[last.orders, last.matched] += 1 / math.prod(map(math.factorial, counts.values()))
     return found
 
 

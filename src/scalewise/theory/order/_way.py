@@ -130,6 +130,7 @@ class Way:
             C_W=node.own.C_W,
             lambda_W=node.own.lambda_W,
             n=course.populations[root].n,
+            excess=node.own.law.excess,
         )
 
     def _theta(self, root: int) -> Square | None:

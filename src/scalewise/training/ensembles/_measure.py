@@ -136,6 +136,7 @@ def measure_training(
     asked = Asked(net, task, algorithm)
     check_task(asked)
     check_targets(asked)
+    _check_read_out(asked)
     check_inputs(net, task.all_inputs)
     names, left_out, _ = selected(observables, ESTIMATORS, lambda name: _obstacle(name, asked))
     if not names:
@@ -220,6 +221,16 @@ def _obstacle(name: str, asked: Asked) -> str:
     """Why an observable cannot be measured, a clause."""
     own = _fixed_ntk(asked) if name == "ntk_change" else ""
     return row_of(name).obstacle_of_networks(asked) or own
+
+
+def _check_read_out(asked: Asked) -> None:
+    """Refuse outputs that are not Gaussian given the hidden layers, where it is taken that they are."""
+    law = asked.net.program.laws[-1]
+    if not law.is_normal and isinstance(asked.algorithm, LastLayer | Bayes):
+        raise ValueError(
+            f"{type(asked.algorithm).__name__} is measured by outputs that are Gaussian given the hidden layers, "
+            f"and the read-out of this network has weights that are {law.name}. Give it law='normal'."
+        )
 
 
 def _fixed_ntk(asked: Asked) -> str:

@@ -54,9 +54,9 @@ def rates_of(net: Network, dtype: str) -> Float[np.ndarray, " parameter"]:
 
 def draw(net: Network, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple[Any, Any]:
     """The parameters of a network for each key, (network, parameter), laid over the devices; and more numbers."""
-    scales = packed(net).scales(dtype)
-    numbers = normals(keys, count=len(scales) + extra, dtype=dtype)
-    return numbers[:, : len(scales)] * scales, numbers[:, len(scales) :]
+    own = packed(net)
+    numbers = normals(keys, count=own.count + extra, dtype=dtype)
+    return own.drawn(numbers[:, : own.count], dtype), numbers[:, own.count :]
 
 
 def look(net: Network, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:

@@ -106,6 +106,11 @@ def unknown(asked: Asked, name: str) -> str:
         return (
             "outputs to which a skip connection adds have other neurons than one random layer gives"
         )
+    if not net.program.laws[-1].is_normal:
+        return (
+            f"the weights of the read-out are {net.program.laws[-1].name}, and one neuron's fourth cumulant takes "
+            "part in what training does to it; give the read-out law='normal'"
+        )
     if asked.plain is None and isinstance(asked.algorithm, LastLayer):
         return "training of the last layer alone is known at order 1/n of an `MLP`"
     letters = letters_of(_network(asked))
