@@ -57,25 +57,28 @@ POSITIONS, FEATURES = 6, 3
 POOL, FLAT = "convolution", "convolution, no pool"
 
 
-def _network(*layers: Any, places: tuple[int, ...] = (), **rates: float) -> Network:
+def _network(rates: dict[str, Any], *layers: Any, places: tuple[int, ...] = ()) -> Network:
     return Network(*layers, Dense(1), input_shape=(*places, FEATURES), width=16, **rates)
 
 
 def _rings(depth: int, *behind: Any) -> Network:
-    return _network(*(RING, "tanh") * depth, *behind, places=(POSITIONS,), **RATES)
+    return _network(RATES, *(RING, "tanh") * depth, *behind, places=(POSITIONS,))
+
+
+def _attending(depth: int) -> Network:
+    blocks = (Skip(Attention(size=4)),) * depth
+    return _network(STREAM, Dense(), *blocks, GlobalAvgPool(), places=(POSITIONS,))
 
 
 # By kind: from a number of hidden layers, or blocks, to a network.
 KINDS: dict[str, Callable[[int], Network]] = {
-    "MLP": lambda depth: _network(*(Dense(), "tanh") * depth, **RATES),
+    "MLP": lambda depth: _network(RATES, *(Dense(), "tanh") * depth),
     POOL: lambda depth: _rings(depth, GlobalAvgPool()),
     "residual": lambda depth: _network(
-        Dense(), *(Skip("tanh", Dense()),) * (depth - 1), "tanh", **STREAM
+        STREAM, Dense(), *(Skip("tanh", Dense()),) * (depth - 1), "tanh"
     ),
-    "LayerNorm": lambda depth: _network(*(Dense(), LayerNorm(0.1), "tanh") * depth, **RATES),
-    "attention": lambda depth: _network(
-        Dense(), *(Skip(Attention(size=4)),) * depth, GlobalAvgPool(), places=(POSITIONS,), **STREAM
-    ),
+    "LayerNorm": lambda depth: _network(RATES, *(Dense(), LayerNorm(0.1), "tanh") * depth),
+    "attention": _attending,
     FLAT: lambda depth: _rings(depth, Flatten()),
 }
 
