@@ -46,7 +46,7 @@ def gate(build: Any, x: Any) -> Any:
     return build.multiply((values, build.apply(build.run((Dense(),), x), activation("tanh"))))
 
 
-def _of(*layers: Any, shape: Any, **rates: float) -> Network:
+def _of(*layers: Any, shape: Any, **rates: Any) -> Network:
     return Network(*layers, input_shape=shape, width=32, **(rates or RATES))
 
 
