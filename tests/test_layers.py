@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from scalewise.networks._nodes import HYPERPARAMETERS
 from scalewise.networks.layers import Builder, Field
 
 RNG = np.random.default_rng(6)
@@ -157,4 +158,4 @@ def test_what_is_kept_is_a_share() -> None:
 def test_whole_numbers_of_a_layer_are_numbers() -> None:
     net = sw.Network(sw.Dense(C_b=1, lambda_W=8), sw.Dense(1), input_shape=2, width=8)
     own = net.program.nodes[1].own
-    assert [type(value) for value in vars(own).values()] == [float] * 4
+    assert [type(getattr(own, name)) for name in HYPERPARAMETERS] == [float] * 4

@@ -28,6 +28,7 @@ HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_
 # transfer of rates is learning_rate_transfer's.
 LATER = (
     "architecture_agreement",
+    "architecture_fluctuations",
     "bias_and_variance",
     "cifar2_batches",
     "cifar2_limits",
@@ -90,6 +91,7 @@ PROMISED = {
     "cifar2_batches": ({"size", "relative_size", "kernel", "divergence", "accuracy", "loss"}, 8),
     "text_transfer": ({"loss", "batch_loss", "constants", "tuned_loss"}, 2),
     "architecture_agreement": ({"worst", "rms", "entries", "worst_at", "rms_at", "without"}, 2),
+    "architecture_fluctuations": ({"predicted", "measured", "measured_sem", "extrapolated"}, 3),
     "learning_agreement": ({"excess", "rms", "entries", "effect", "left", "misfit"}, 2),
     "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),

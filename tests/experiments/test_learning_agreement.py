@@ -48,7 +48,14 @@ def test_ranks_that_agree_and_ranks_that_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["architecture_agreement", "learning_agreement", "design_on_digits", "text_transfer"]
+    "name",
+    [
+        "architecture_agreement",
+        "architecture_fluctuations",
+        "learning_agreement",
+        "design_on_digits",
+        "text_transfer",
+    ],
 )
 def test_the_page_shows_what_is_kept(name: str) -> None:
     kept = stored_result(name, KEPT)

@@ -27,9 +27,9 @@ from scalewise.networks.layers import (
 
 __all__ = ["NETWORKS", "inputs_of"]
 
-RATES = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
+RATES: dict[str, Any] = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
 # Branches add to what they leave, so their weights are smaller.
-STREAM = {"C_b": 0.05, "C_W": 0.8, "lambda_b": 0.5, "lambda_W": 1.0}
+STREAM: dict[str, Any] = {"C_b": 0.05, "C_W": 0.8, "lambda_b": 0.5, "lambda_W": 1.0}
 RING = Conv(3, padding="circular")
 # Two triangles that share a node: each node beside itself, normalised on both sides.
 LINKS = np.eye(5) + np.array(
@@ -46,7 +46,7 @@ def gate(build: Any, x: Any) -> Any:
     return build.multiply((values, build.apply(build.run((Dense(),), x), activation("tanh"))))
 
 
-def _of(*layers: Any, shape: Any, **rates: float) -> Network:
+def _of(*layers: Any, shape: Any, **rates: Any) -> Network:
     return Network(*layers, input_shape=shape, width=32, **(rates or RATES))
 
 

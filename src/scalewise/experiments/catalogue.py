@@ -52,6 +52,7 @@ EXPERIMENTS = (
     "cifar2_batches",
     "text_transfer",
     "architecture_agreement",
+    "architecture_fluctuations",
     "learning_agreement",
     "design_on_digits",
 )
@@ -63,6 +64,7 @@ PAPER_SCALE = (
     "cifar2_limits",
     "text_transfer",
     "architecture_agreement",
+    "architecture_fluctuations",
     "learning_agreement",
     "design_on_digits",
 )
