@@ -14,7 +14,8 @@ from scalewise.activations import Activation
 from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._by_jax import precision as precision
 from scalewise.networks._by_jax import traced as traced
-from scalewise.networks._nodes import Draw
+from scalewise.networks._nodes import Attend, Draw, Max
+from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, check_shapes, shapes_of
 
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
@@ -44,14 +45,33 @@ def check_has_slope(activation: Activation, name: str = "ntk") -> None:
         )
 
 
-def check_smooth(activation: Activation, name: str = "ddntk_R") -> None:
-    """Refuse an activation whose higher derivatives miss delta functions."""
-    if not activation.is_smooth:
-        kinks = ", ".join(f"{z:g}" for z in activation.split_points)
+def all_activations(program: Program) -> list[Activation]:
+    """Those that differ, of heads too."""
+    heads = (node.sigma for node in program.nodes if isinstance(node, Attend) and node.sigma)
+    return list(dict.fromkeys([*program.activations, *heads]))
+
+
+def check_slopes(net: Architecture, name: str = "ntk") -> None:
+    """Refuse a network with an activation that jumps."""
+    for sigma in all_activations(net.program):
+        check_has_slope(sigma, name)
+
+
+def check_smooth(net: Architecture, name: str = "ddntk_R") -> None:
+    """Refuse a network whose higher derivatives miss delta functions."""
+    check_slopes(net, name)
+    for sigma in all_activations(net.program):
+        if not sigma.is_smooth:
+            kinks = ", ".join(f"{z:g}" for z in sigma.split_points)
+            raise ValueError(
+                f"The ddNTKs of a network with the activation {sigma.name!r} are not defined: it has "
+                f"a kink at z = {kinks}, where its higher derivatives are delta functions. Leave {name!r} "
+                "out of `observables`, or choose a smooth activation."
+            )
+    if any(isinstance(node, Max) for node in net.program.nodes):
         raise ValueError(
-            f"The ddNTKs of a network with the activation {activation.name!r} are not defined: it has "
-            f"a kink at z = {kinks}, where its higher derivatives are delta functions. Leave {name!r} "
-            "out of `observables`, or choose a smooth activation."
+            "The ddNTKs of a network with a maximum over positions are not defined: it has kinks, where higher "
+            "derivatives are delta functions. Take AvgPool for MaxPool."
         )
 
 
