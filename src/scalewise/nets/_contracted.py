@@ -82,7 +82,13 @@ class _Legs:
 
     def over(self, function: Callable[[Gradients], Any], leg: Leg, times: int = 1) -> Any:
         """What a function makes of each step of a leg, which holds so many at once."""
-        return jax.lax.map(function, self.steps(leg), batch_size=max(1, self.batch // times))
+        count = (leg[1] - leg[0]) * len(self.passes.x)
+        most = max(1, self.batch // times)
+        if most >= count:
+            return jax.vmap(function)(self.steps(leg))
+        # Batches of one size are compiled once.
+        size = max(k for k in range(1, most + 1) if count % k == 0)
+        return jax.lax.map(function, self.steps(leg), batch_size=size)
 
     def split(self, a: Any, axis: int, leg: Leg) -> Any:
         """An axis of steps as one of vectors and one of samples."""
@@ -159,14 +165,11 @@ def contracted(
     """
     rows, cuts = _in_one(legs)
     node = len(net.program.nodes) - 1 if node is None else node
-    dtype = x.dtype
-    rates = np.array([*rates_of(net.program).values()], dtype)
-    with precision(str(dtype)):
-        found = _contracted(
-            parameters, x, rates, rows.astype(dtype), program=bare(net.program), cuts=cuts, names=tuple(names),
-            node=node,
-        )  # fmt: skip
-        return [np.asarray(a) for a in found]
+    rates = np.array([*rates_of(net.program).values()], x.dtype)
+    arrays = parameters, x, rates, rows.astype(x.dtype)
+    wanted: dict[str, Any] = {"program": bare(net.program), "names": tuple(names), "node": node}
+    with precision(str(x.dtype)):
+        return [np.asarray(a) for a in _contracted(*arrays, cuts=cuts, **wanted)]
 
 
 def _in_one(legs: Sequence[np.ndarray]) -> tuple[np.ndarray, tuple[Leg, ...]]:
@@ -183,9 +186,16 @@ def _in_one(legs: Sequence[np.ndarray]) -> tuple[np.ndarray, tuple[Leg, ...]]:
 
 @partial(jax.jit, static_argnames=("program", "cuts", "names", "node"))
 def _contracted(
-    parameters: Parameters, x: Any, rates: Any, rows: Any, *, program: Program, cuts: tuple[Leg, ...],
-    names: tuple[str, ...], node: int,
-) -> list[Any]:  # fmt: skip
+    parameters: Parameters,
+    x: Any,
+    rates: Any,
+    rows: Any,
+    *,
+    program: Program,
+    cuts: tuple[Leg, ...],
+    names: tuple[str, ...],
+    node: int,
+) -> list[Any]:
     passes = Passes(Field(program, node), by_node(program, parameters, jnp), x, rates)
     at = _Legs(passes, rows, max(1, _AT_ONCE // (len(rows) * len(x) * _numbers(program))))
     return [make(at, cuts[:count]) for make, count in map(TENSORS.__getitem__, names)]

@@ -118,6 +118,6 @@ def _contracted(
     if len(given) != count or any(v.shape[1] != net.output_dim for v in given):
         raise ValueError(
             f"`legs` must be {count} arrays of vectors with {net.output_dim} entries each, one for "
-            f"every output of the network; got {len(given)} of the shapes {[v.shape for v in given]}."
+            f"every output of the network; got shapes {[v.shape for v in given]}."
         )
     return contracted(net, parameters, check_inputs(net, x).astype(dtype), given, names)
