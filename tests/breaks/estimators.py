@@ -3,7 +3,7 @@
 from breaks import row
 
 NETWORK = "tests/nets/test_one_network.py::"
-ONE = f"{NETWORK}test_the_forward_equations_are_the_definitions"
+ONE = f"{NETWORK}test_tensors_of_layers_are_the_definitions"
 ANY = "tests/nets/test_tensors_of_any_network.py::"
 EXACT = f"{ANY}test_one_network_is_that_of_explicit_jacobians"
 IN_PAIRS = f"{ANY}test_neurons_that_remember_themselves_are_taken_in_pairs"

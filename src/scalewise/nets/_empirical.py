@@ -32,9 +32,9 @@ def empirical_dntk(
     takes vectors of one layer at a time and no array of the shape of the parameters.
 
     Args:
-        net: Shape, activation and learning rates.
+        net: Its layers and learning rates.
         parameters: As `init_weights` gives them.
-        x: (samples, features).
+        x: (samples, features), with positions between the two.
         legs: Three arrays (vectors, outputs): leg $k$ is contracted with each vector of array $k$.
             By default every leg keeps all outputs.
 
@@ -44,7 +44,8 @@ def empirical_dntk(
         rounding, with the derivative almost everywhere at kinks.
 
     Raises:
-        ValueError: If inputs, parameters or `legs` do not fit the network, or the activation jumps.
+        ValueError: If inputs, parameters or `legs` do not fit the network, an activation jumps, or the network has
+            Dropout.
 
     Source: PDLT (11.8), (11.17)-(11.24).
 
@@ -80,9 +81,9 @@ def empirical_ddntk(
     $\nabla z_2$ along $\lambda\,\nabla z_4$.
 
     Args:
-        net: Shape, activation and learning rates.
+        net: Its layers and learning rates.
         parameters: As `init_weights` gives them.
-        x: (samples, features).
+        x: (samples, features), with positions between the two.
         legs: Four arrays (vectors, outputs), as in `empirical_dntk`, for both tensors in turn.
 
     Returns:
@@ -90,8 +91,8 @@ def empirical_ddntk(
         symmetric in its last three legs, the second under (1, 3) ↔ (2, 4); exact to rounding.
 
     Raises:
-        ValueError: If inputs, parameters or `legs` do not fit the network, or the activation has a
-            kink.
+        ValueError: If inputs, parameters or `legs` do not fit the network, an activation or a maximum has a kink, or
+            the network has Dropout.
 
     Source: PDLT (∞.5), (∞.7), (∞.174), (∞.175).
 

@@ -120,19 +120,24 @@ def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") ->
         >>> [w.shape for w in init_weights(net).weights]
         [(5, 3, 3, 1), (2, 8, 8, 5)]
     """
-    weights, biases = [], []
     with precision(dtype):
         is_key = isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
         key = seed if is_key else jax.random.key(seed, impl="threefry2x32")
-        for layer, (node, shapes) in enumerate(shapes_of(net.program).items()):
-            made = net.program.nodes[node]
-            assert isinstance(made, Draw)
-            spreads = np.sqrt([made.own.C_W / net.program.fan_in(node), made.own.C_b])
-            keys = jax.random.split(jax.random.fold_in(key, layer))
-            W, b = (
-                jax.random.normal(own, shape, dtype) * np.asarray(spread, dtype)
-                for own, shape, spread in zip(keys, shapes, spreads, strict=True)
-            )
-            weights.append(W)
-            biases.append(b)
+        return draw_parameters(net.program, key, dtype)
+
+
+def draw_parameters(program: Program, key: Any, dtype: Any) -> Parameters:
+    """Parameters with the variances of a program."""
+    weights, biases = [], []
+    for layer, (node, shapes) in enumerate(shapes_of(program).items()):
+        made = program.nodes[node]
+        assert isinstance(made, Draw)
+        spreads = np.sqrt([made.own.C_W / program.fan_in(node), made.own.C_b])
+        keys = jax.random.split(jax.random.fold_in(key, layer))
+        W, b = (
+            jax.random.normal(own, shape, dtype) * np.asarray(spread, dtype)
+            for own, shape, spread in zip(keys, shapes, spreads, strict=True)
+        )
+        weights.append(W)
+        biases.append(b)
     return Parameters(tuple(weights), tuple(biases))
