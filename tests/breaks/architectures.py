@@ -259,7 +259,7 @@ MUTANTS = (
         "parameters: taps behind", "(*lead, n, *taps, below), (", "(*lead, n, below, *taps), ("
     ),
     of_parameters("parameters: of any network", "if got != wanted:", "if False:"),
-    of_draws("draws: variance of one tap", "net.program.fan_in(node)", "net.program.channels[0]"),
+    of_draws("draws: variance of one tap", "program.fan_in(node)", "program.channels[0]"),
     of_draws("draws: all layers alike", "jax.random.fold_in(key, layer)", "key"),
     of_whole(
         "whole: rates of another layer",

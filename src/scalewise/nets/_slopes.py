@@ -160,7 +160,7 @@ class Passes:
         """The derivatives of the same along one step."""
         at, still = self._start(rows)
         slope = self._slope(rows, still, self._push(step, at))
-        return _opaque((slope.y, self._by_weights(at.sides, slope.sides)))
+        return slope.y, self._by_weights(at.sides, slope.sides)
 
     def along_two(self, rows: Any, one: Gradients, other: Gradients) -> tuple[Any, Gradients]:
         """The second derivatives of the same along two steps."""
@@ -178,12 +178,10 @@ class Passes:
         of_both = jax.tree.map(jnp.add, *crossed)
         _, both = jax.jvp(partial(self._slope, rows), (still, pushes[0]), (pushes[1], of_both))
         orders = [at.sides, first.sides, second.sides, both.sides]
-        return _opaque(
-            (
-                (first.y, self._by_weights(*orders[:2])),
-                (second.y, self._by_weights(*orders[::2])),
-                (both.y, self._by_weights(*orders)),
-            )
+        return (
+            (first.y, self._by_weights(*orders[:2])),
+            (second.y, self._by_weights(*orders[::2])),
+            (both.y, self._by_weights(*orders)),
         )
 
     def _fields(self, nudges: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
@@ -239,15 +237,6 @@ class Passes:
             make = _two_sides if own in sites_are_few(program) else _whole
             uses.setdefault(own, []).append(make(program.nodes[k], self.roots[own], flat))
         return {k: _of_all_uses(parts, k in sites_are_few(program)) for k, parts in uses.items()}
-
-
-def _opaque(arrays: Any) -> Any:
-    """The same; but where a derivative is surely 0, XLA does not know.
-
-    XLA 0.10 would fuse that constant into products, and then read memory that is nobody's: such products of 250
-    networks were 1e29.
-    """
-    return jax.tree.map(jax.lax.optimization_barrier, arrays)
 
 
 def sites_are_few(program: Program) -> frozenset[int]:
