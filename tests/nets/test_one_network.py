@@ -260,7 +260,9 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match=r"random layer 1, node .* have shape \(4, 2\)"):
         empirical_dntk(net.at_width([4, 4]), parameters, X)
     wide = net.at_width(64)
-    with pytest.raises(ValueError, match="`net` is too large to keep all neurons: layers of 64, 64, 2 with"):
+    with pytest.raises(
+        ValueError, match="`net` is too large to keep all neurons: layers of 64, 64, 2 with"
+    ):
         layer_tensors(wide, init_weights(wide, dtype="float64"), X)
 
 

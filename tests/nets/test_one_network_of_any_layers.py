@@ -1,4 +1,4 @@
-"""Golden: dNTK and ddNTKs of one network of any layers, against Jacobians of Jacobians of a forward pass of its own."""
+"""Golden: dNTK and ddNTKs of one network of any layers, against Jacobians of an explicit forward pass."""
 
 from dataclasses import replace
 from functools import cache
@@ -30,11 +30,13 @@ TAP = {"taps": 2, "padding": "circular"}
 GATE = sw.Parallel([sw.Dense()], [sw.Dense(), "sin"], join="product")
 # Layers, inputs, width: gradients of few sites as two vectors, of many and of single places as they are.
 NETWORKS = {
-    "convolutions": ((sw.Conv(**TAP), sw.Skip("tanh", sw.Conv(**TAP)), "tanh", sw.Flatten(), sw.Dense(2)), (3, 1), 2),
+    "convolutions": ((sw.Conv(**TAP), sw.Skip("tanh", sw.Conv(**TAP)), "tanh", sw.Flatten(), sw.Dense(2)),
+                     (3, 1), 2),
     "attention": ((sw.Dense(), sw.LayerNorm(0.1), sw.Skip(sw.Attention(heads=1, power=1.0)), sw.GlobalAvgPool(),
                    sw.Dense(1)), (2, 2), 3),
     "places": ((sw.Local(2), "tanh", sw.Conv(3, groups=2), "gelu", sw.GlobalAvgPool(), sw.Dense(1)), (3, 2), 2),
-    "tied": ((sw.Recurrent("tanh"), sw.Shared("tanh", sw.Dense(), times=2), sw.GlobalAvgPool(), sw.Dense(1)), (2, 2), 3),
+    "tied": ((sw.Recurrent("tanh"), sw.Shared("tanh", sw.Dense(), times=2), sw.GlobalAvgPool(), sw.Dense(1)),
+             (2, 2), 3),
     "few sites": ((GATE, sw.Dense(), "tanh", sw.GlobalAvgPool(), sw.Dense(1)), (2, 3), 5),
 }  # fmt: skip
 

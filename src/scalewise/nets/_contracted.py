@@ -146,7 +146,12 @@ def _dd_second(at: _Legs, legs: Sequence[Leg]) -> Any:
     return jnp.einsum("kcialdjb->abcdijkl", found)
 
 
-TENSORS = {"ntk": (_ntk, 2), "dntk": (_dntk, 3), "dd_first": (_dd_first, 4), "dd_second": (_dd_second, 4)}
+TENSORS = {
+    "ntk": (_ntk, 2),
+    "dntk": (_dntk, 3),
+    "dd_first": (_dd_first, 4),
+    "dd_second": (_dd_second, 4),
+}
 
 
 def contracted(

@@ -31,7 +31,7 @@ from scalewise.nets._networks import (
 from scalewise.networks._architecture import AnyNetwork, Architecture
 from scalewise.networks._by_jax import forward
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._nodes import Max
+from scalewise.networks._nodes import Draw, Max
 from scalewise.networks._program import Program
 from scalewise.networks._weights import (
     Parameters,
@@ -203,7 +203,13 @@ def _draw(base: Any, indices: Any, numbers: Any, *, program: Program, dtype: str
 
 @partial(jax.jit, static_argnames=("parents", "program"))
 def _contracted(
-    parameters: Parameters, x: Any, roots: Any, where: Any, *, parents: tuple[int, ...], program: Program
+    parameters: Parameters,
+    x: Any,
+    roots: Any,
+    where: Any,
+    *,
+    parents: tuple[int, ...],
+    program: Program,
 ) -> Any:
     children = {v: [c for c, p in enumerate(parents, 1) if p == v] for v in range(len(parents) + 1)}
     origin = jax.tree.map(jnp.zeros_like, parameters)
@@ -238,7 +244,8 @@ def _roots(net: Architecture, dtype: str) -> np.ndarray:
 
 def _scales(net: Architecture, dtype: str) -> np.ndarray:
     r"""$\sqrt{C_W}$ of each random layer, and $\sqrt{C_b}$."""
-    own = [net.program.nodes[k].own for k in shapes_of(net.program)]
+    nodes = (net.program.nodes[k] for k in shapes_of(net.program))
+    own = [node.own for node in nodes if isinstance(node, Draw)]
     return np.sqrt([[node.C_W for node in own], [node.C_b for node in own]]).astype(dtype)
 
 
@@ -269,8 +276,8 @@ def _check_smooth(net: Architecture, k: int) -> None:
             )
     if k > 1 and any(isinstance(node, Max) for node in net.program.nodes):
         raise ValueError(
-            "Differentials beyond the NTK are not defined for a maximum over positions: its slope jumps, and second "
-            "derivatives are delta functions. Take AvgPool for MaxPool."
+            "Differentials beyond the NTK are not defined for a maximum over positions: its slope jumps, and "
+            "second derivatives are delta functions. Take AvgPool for MaxPool."
         )
 
 

@@ -91,8 +91,8 @@ def empirical_ddntk(
         symmetric in its last three legs, the second under (1, 3) ↔ (2, 4); exact to rounding.
 
     Raises:
-        ValueError: If inputs, parameters or `legs` do not fit the network, an activation or a maximum has a kink, or
-            the network has Dropout.
+        ValueError: If inputs, parameters or `legs` do not fit the network, an activation or a maximum has a kink,
+            or the network has Dropout.
 
     Source: PDLT (∞.5), (∞.7), (∞.174), (∞.175).
 

@@ -66,8 +66,8 @@ def layer_tensors(net: AnyNetwork, parameters: Parameters, x: Any) -> tuple[Laye
         ValueError: If an activation or a maximum has a kink, a tensor would take more than 256 MiB, inputs or
             parameters do not fit the network, or it has Dropout.
 
-    Source: PDLT (8.12), (11.24), (∞.174), (∞.175), with the index patterns restored, by (8.6), (11.8), (∞.5), (∞.7);
-        steps of the output, the NTK and the dNTK follow from them by (∞.4), (∞.6), (∞.9).
+    Source: PDLT (8.12), (11.24), (∞.174), (∞.175), with the index patterns restored, by (8.6), (11.8), (∞.5),
+        (∞.7); steps of the output, the NTK and the dNTK follow from them by (∞.4), (∞.6), (∞.9).
 
     Example:
         >>> import numpy as np, scalewise as sw
@@ -85,8 +85,8 @@ def layer_tensors(net: AnyNetwork, parameters: Parameters, x: Any) -> tuple[Laye
     size = 8 * (max(neurons) * len(x)) ** 4
     if size > LARGEST:
         raise ValueError(
-            f"`net` is too large to keep all neurons: layers of {', '.join(map(str, neurons))} with {len(x)} samples "
-            f"take {size / 2**30:.3g} GiB for one tensor. Use `empirical_dntk` and `empirical_ddntk`, "
+            f"`net` is too large to keep all neurons: layers of {', '.join(map(str, neurons))} with {len(x)} "
+            f"samples take {size / 2**30:.3g} GiB for one tensor. Use `empirical_dntk` and `empirical_ddntk`, "
             "which contract as they go."
         )
     layers = []

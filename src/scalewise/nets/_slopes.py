@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,9 @@ class Reader(Protocol):
     def values(self, found: list[Any]) -> Any:
         """$y$ of all samples, (sample, entry), from the fields of all nodes that are read."""
         ...
+
+
+Read = TypeVar("Read", bound=Reader)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ _Push = tuple[dict[int, Any], dict[int, Any]]
 
 
 @dataclass(frozen=True)
-class Passes:
+class Passes(Generic[Read]):
     """One network, as its slopes are taken.
 
     Args:
@@ -107,7 +110,7 @@ class Passes:
             the program.
     """
 
-    neurons: Reader
+    neurons: Read
     weights: Weights
     x: Any
     rates: Any = None
@@ -280,9 +283,7 @@ def _two_sides(node: Any, scale: tuple[Any, ...], orders: list[Side]) -> tuple[A
 
 def _whole(node: Any, scale: tuple[Any, ...], orders: list[Side]) -> tuple[Any, Any]:
     """Gradients by weights, as the program takes them, and by biases: labels (row, sample)."""
-    W = sum(
-        _outer(node, u, delta) for (u, _), (_, delta) in zip(orders, orders[::-1], strict=True)
-    )
+    W = sum(_outer(node, u, delta) for (u, _), (_, delta) in zip(orders, orders[::-1], strict=True))
     delta = orders[-1][1]
     return scale[1] * W, scale[0] * (delta.sum(axis=2) if node.shared else delta)
 
@@ -360,7 +361,7 @@ def as_they_are(program: Program, gradients: Gradients) -> Terms:
 
 
 def added_up(program: Program, pairs: Sequence[tuple[Gradients, Gradients]]) -> Terms:
-    """Sums of what enters by one times what flows back by another, with labels (step..., row, sample).
+    """Sums of what enters by one times what flows back by another; labels (step..., row, sample).
 
     Args:
         program: The nodes.
