@@ -5,6 +5,7 @@ Arrays may be anything that NumPy's functions take and give, series too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,24 +84,23 @@ def _through(W: Any, node: Draw, delta: Any) -> Any:
     return np.moveaxis(apart, 2, 3).reshape(*delta.shape[:-1], -1)
 
 
-def by_weights(node: Draw, u: Any, delta: Any, W: Any) -> tuple[Any, Any]:
-    """Slopes by weights, of the shape of these, and by biases.
+def by_weights(node: Draw, u: Any, delta: Any) -> tuple[Any, Any]:
+    """Slopes by weights, (channel, what enters) or (place, channel, what enters), and by biases.
 
     Args:
         node: The random layer.
         u: What enters it.
         delta: Slopes by what it gives.
-        W: Its weights.
     """
     u, delta = (a.reshape(len(a), -1, a.shape[-1]) for a in (u, delta))
-    if W.ndim == 3:
-        return np.einsum("spm,spn->pmn", u, delta), delta.sum(axis=0)
+    if not node.shared:
+        return np.einsum("spn,spm->pnm", delta, u), delta.sum(axis=0)
     flat = delta.reshape(-1, delta.shape[-1])
     if node.groups == 1:
-        return np.swapaxes(u.reshape(-1, u.shape[-1]), 0, 1) @ flat, flat.sum(axis=0)
+        return np.swapaxes(flat, 0, 1) @ u.reshape(-1, u.shape[-1]), flat.sum(axis=0)
     split = delta.reshape(*delta.shape[:2], node.groups, -1)
-    found = np.einsum("spgm,spgn->mgn", in_groups(u, node, np), split)
-    return found.reshape(W.shape), flat.sum(axis=0)
+    found = np.einsum("spgn,spgm->gnm", split, in_groups(u, node, np))
+    return found.reshape(flat.shape[-1], -1), flat.sum(axis=0)
 
 
 def backward(
@@ -128,7 +128,7 @@ def backward(
         axis = delta.ndim - 1 if isinstance(node, Concat) else 1 + node.axis
         ends = np.cumsum([0, *(b.shape[axis] for b in below)])
         lead = (slice(None),) * axis
-        return [delta[(*lead, slice(a, b))] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [delta[(*lead, slice(a, b))] for a, b in itertools.pairwise(ends)]
     if isinstance(node, Mix):
         A, flat = below[1], delta.reshape(len(delta), -1, delta.shape[-1])
         return [np.swapaxes(A.reshape(len(A), -1, A.shape[-1]), 1, 2) @ flat]

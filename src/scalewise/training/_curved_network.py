@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._backward import back, by_weights
-from scalewise.networks._nodes import Attend, Max, Pointwise
+from scalewise.networks._nodes import Attend, Draw, Max, Pointwise
 from scalewise.networks._weights import Parameters, Weights, by_node, fields, rates_of, shapes_of
 from scalewise.training._one_network import parameters_of
 from scalewise.training._series import Series, derivative
@@ -82,15 +82,12 @@ class CurvedNetwork:
         deltas = back(program, weights, found, errors.reshape(found[-1].shape), derivative)
         slopes: dict[int, list[Any]] = {}
         for k, delta in deltas.items():
-            own = program.weights_of(k)
-            parts = by_weights(program.nodes[k], seen[k], delta, weights[own][0])
-            slopes[own] = (
-                [a + b for a, b in zip(slopes[own], parts, strict=True)]
-                if own in slopes
-                else [*parts]
-            )
-        of_weights = [np.swapaxes(slopes[k][0], -1, -2) for k in shapes_of(program)]
-        every = [*of_weights, *(slopes[k][1] for k in shapes_of(program))]
+            node, own = program.nodes[k], program.weights_of(k)
+            assert isinstance(node, Draw)
+            parts = by_weights(node, seen[k], delta)
+            before = slopes.get(own, (0.0, 0.0))
+            slopes[own] = [a + b for a, b in zip(before, parts, strict=True)]
+        every = [slopes[k][part] for part in (0, 1) for k in shapes_of(program)]
         orders = zip(*(_terms(a, len(path)) for a in every), strict=True)
         return [self.rates * np.concatenate([a.ravel() for a in order]) for order in orders]
 

@@ -183,7 +183,9 @@ def weight_decay_tensor(
     r"""How weight decay moves outputs: descending $\mathcal L+\sum a_\mu\theta_\mu^2$ adds $-2\eta\widehat R$.
 
     $$\widehat R_{i;\delta}=\sum\lambda_\mu a_\mu\theta_\mu\frac{dz_{i;\delta}}{d\theta_\mu},$$
-    in fully connected layers $$\widehat R^{(\ell+1)}_{i;\delta}=a_b\lambda_bb_i+a_W\frac{\lambda_W}{n_\ell}\sum_jW_{ij}\sigma_{j;\delta}
+    in fully connected layers
+    $$\widehat R^{(\ell+1)}_{i;\delta}=a_b\lambda_bb_i
+      +a_W\frac{\lambda_W}{n_\ell}\sum_jW_{ij}\sigma_{j;\delta}
       +\sum_jW_{ij}\sigma'_{j;\delta}\widehat R^{(\ell)}_{j;\delta}.$$
 
     Args:
