@@ -105,8 +105,7 @@ def predict_training(
         at: Where outputs are wanted: on test samples, training samples or both.
         weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
             parameters about where they are, in place of all that could be drawn (`predict_linearised`);
-            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width. A
-            network that is not an `MLP` takes JAX.
+            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
         accuracy: Of the coefficients of 1/n: their errors relative to their sizes, root mean squares over the
             entries of each. ``None`` for what comes without a long wait, .01 with up to 16 samples of a smooth
             activation. ``"<name>_error"`` and the attribute ``accuracy`` say what is reached, and a warning where
