@@ -498,8 +498,13 @@ def _without_weights(
     return np.einsum("pq,aqf->apf", B, rows.reshape(len(x), -1, features)).reshape(-1, features)
 
 
-def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
+def outputs_by_matrices(program: Program, weights: dict, x):
     """Outputs (sample, channel) of one network: weights (tap, in, out) and biases by node."""
+    return fields_by_matrices(program, weights, x)[-1][:, 0]
+
+
+def fields_by_matrices(program: Program, weights: dict, x):
+    """The fields of all nodes, (sample, site, channel)."""
     found = []
     for here, node in enumerate(program.nodes):
         if isinstance(node, Source):
@@ -567,7 +572,7 @@ def outputs_by_matrices(program: Program, weights: dict, x, nudge=None):
             found.append(jnp.einsum("spq,sqi->spi", below[1], below[0]))
         else:
             found.append(sum(f * v for f, v in zip(node.factors, below, strict=True)))
-    return found[-1][:, 0]
+    return found
 
 
 def random_layers(program: Program) -> list[tuple[int, Draw]]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
-from scalewise.networks._perceptron import Perceptron
 
 from scalewise.activations import Activation
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
+from scalewise.networks._network import Perceptron
 
 Layers = Float[np.ndarray, " layer"]
 STEP = 1e-4  # of the derivative with respect to a variance, where a kink forbids the other way

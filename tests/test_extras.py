@@ -51,6 +51,13 @@ infinite = limits.train(limits.Network(scaling.mup(depth=3), "tanh"), task, sgd,
 assert "logits_mean" in infinite
 taught = predict_training(net, sw.Task(x, np.eye(3)[:, :2], test_inputs=[[1, 2, 3]]), training.Bayes(0.1))
 assert taught.output_mean.shape == (2, 1)
+from scalewise.networks._weights import Parameters, shapes_of
+conv = Network(Conv(3), "tanh", GlobalAvgPool(), Dense(1), input_shape=(4, 1), width=2)
+drawn = np.random.default_rng(0).normal
+given = Parameters(*(tuple(drawn(size=s) for s in part) for part in zip(*shapes_of(conv.program).values())))
+few = sw.Task(drawn(size=(2, 4, 1)), np.ones((2, 1)), test_inputs=np.ones((1, 4, 1)))
+descent = training.GradientDescent(0.01, steps=3)
+assert "output_mean_nlo" in predict_training(conv, few, descent, weights=given, observables="all")
 from described_models import mlp, planned
 assert planned(scaling.mup(), model=mlp)["net.2.weight"]
 from scalewise.theory.exact import _differentials as exact

@@ -29,7 +29,7 @@ ONE = "tests/nets/test_any_network.py"
 of_parameters = row("networks/_weights.py", ONE)
 of_draws = row("nets/_networks.py", ONE)
 of_whole = row("networks/_by_jax.py", ONE)
-of_slopes = row("networks/_by_jax.py", DRAWN)
+of_slopes = row("networks/_products.py", DRAWN)
 of_errors = row("nets/_backprop.py", ONE)
 of_places_ = row("networks/layers/_places.py", OWN)
 of_aggregate = row("networks/layers/_aggregate.py", OWN)
@@ -259,7 +259,7 @@ MUTANTS = (
         "parameters: taps behind", "(*lead, n, *taps, below), (", "(*lead, n, below, *taps), ("
     ),
     of_parameters("parameters: of any network", "if got != wanted:", "if False:"),
-    of_draws("draws: variance of one tap", "net.program.fan_in(node)", "net.program.channels[0]"),
+    of_draws("draws: variance of one tap", "program.fan_in(node)", "program.channels[0]"),
     of_draws("draws: all layers alike", "jax.random.fold_in(key, layer)", "key"),
     of_whole(
         "whole: rates of another layer",

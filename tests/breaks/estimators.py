@@ -3,7 +3,7 @@
 from breaks import row
 
 NETWORK = "tests/nets/test_one_network.py::"
-ONE = f"{NETWORK}test_the_forward_equations_are_the_definitions"
+ONE = f"{NETWORK}test_tensors_of_layers_are_the_definitions"
 ANY = "tests/nets/test_tensors_of_any_network.py::"
 EXACT = f"{ANY}test_one_network_is_that_of_explicit_jacobians"
 IN_PAIRS = f"{ANY}test_neurons_that_remember_themselves_are_taken_in_pairs"
@@ -22,8 +22,13 @@ MEANS = (
     "tests/nets/test_ntk.py::test_the_ensemble_has_the_mean_of_single_networks",
 )
 
-of_forward = row("nets/_forward.py", ONE)
-of_jets = row("nets/_jets.py", f"{NETWORK}test_directional_derivatives_are_the_definitions")
+ANY_LAYERS = "tests/nets/test_one_network_of_any_layers.py::"
+BY_PLACES = f"{ANY_LAYERS}test_differentials_are_their_definitions"
+LEGS = f"{ANY_LAYERS}test_legs_may_differ_and_steps_come_in_batches"
+of_layers = row("nets/_layer_tensors.py", ONE)
+of_contracted = row(
+    "nets/_contracted.py", f"{NETWORK}test_directional_derivatives_are_the_definitions"
+)
 of_dntk = row("nets/_dntk.py", f"{INTEGRATED}_differentials")
 of_ntk_statistics = row("nets/_ntk_statistics.py", f"{INTEGRATED}_ntk_statistics")
 of_neurons = row("nets/_neurons.py", f"{INTEGRATED}_differentials")
@@ -68,49 +73,32 @@ MUTANTS = (
         'return "philox" if on_host() else "threefry"',
         'return "philox" if on_host() else "philox"',
     ),
-    of_forward(
-        "measured dH: bend without its NTK",
-        '"xa,xyab,xzac->xyzabc", slopes[2], H, H',
-        '"xa,xyab,xzac->xyzabc", slopes[1], H, H',
+    of_layers(
+        "measured layers: samples first",
+        "return np.moveaxis(tensor, range(legs), range(-legs, 0))",
+        "return tensor",
     ),
-    of_forward("measured dd_I: one permutation short", "for k in (1, 2, 3):", "for k in (1, 2):"),
-    of_forward(
-        "measured dd_II: no mirror image",
-        "return result + lone + lone.transpose(1, 0, 3, 2, 5, 4, 7, 6)",
-        "return result + 2 * lone",
+    of_layers("measured layers: none bends", "if drawn == [node] else", "if drawn else"),
+    of_contracted("measured dH: samples of two legs", "jbiakc->abcijk", "jbiakc->acbijk"),
+    of_contracted(
+        "measured dd_I: steps in one order",
+        "(first, second), (second, first)",
+        "(first, second), (first, second)",
     ),
-    of_forward(
-        "measured dH: new weight on one leg only",
-        "return result + new + new.transpose(0, 2, 1, 3, 5, 4)",
-        "return result + new",
+    of_contracted(
+        "measured dd_I: what enters is bent once", ", (twice, own)]", "]", BY_PLACES, LEGS
     ),
-    of_forward(
-        "measured dd_I: third derivative dropped",
-        'wzad->ijklabcd", w3, w1, w1, w1, H, H, H',
-        'wzad->ijklabcd", 0 * w3, w1, w1, w1, H, H, H',
+    of_contracted(
+        "measured dd_II: steps along the other leg",
+        "zip(legs[:2], legs[2:], strict=True)",
+        "zip(legs[:2], legs[:1:-1], strict=True)",
+        LEGS,
     ),
-    of_forward(
-        "measured dd_II: rate to the first power", "result += rate**2 *", "result += rate *"
-    ),
-    of_jets(
-        "measured steps: twist dropped",
-        "h = r @ net.weights[i] + net.rates[i] * twist[..., None] * net.entering[i][None]",
-        "h = r @ net.weights[i]",
-    ),
-    of_jets(
-        "measured steps: second step of one leg",
-        'mixed += jnp.einsum("cn,ban->bca", x, step.s[i])[..., None] * two.r[i][None, :, None]',
-        "mixed += 0",
-    ),
-    of_jets(
-        "measured steps: curvature along both",
-        "s = net.slopes[i][1] * product + net.slopes[i][0] * z",
-        "s = net.slopes[i][0] * z",
-    ),
-    of_jets(
-        "measured steps: third derivative dropped",
-        "r = (third * one.h[i])[:, None, None] * zd * ze",
-        "r = (0 * third * one.h[i])[:, None, None] * zd * ze",
+    of_contracted(
+        "measured legs: alike without being so",
+        "if np.array_equal(leg, other)]",
+        "if leg.shape == other.shape]",
+        LEGS,
     ),
     of_dntk(
         "measured P: legs exchanged",
@@ -182,16 +170,34 @@ MUTANTS = (
         "",
     ),
     of_slopes(
-        "measured slopes: XLA knows zeros",
-        "return jax.tree.map(jax.lax.optimization_barrier, arrays)",
-        "return arrays",
-        f"{ANY}test_zeros_of_many_networks_are_zeros",
+        "measured slopes: biases of one site",
+        "(delta.sum(axis=2) if node.shared",
+        "(delta[:, :, 0] if node.shared",
+        BY_PLACES,
     ),
     of_slopes(
-        "measured slopes: biases of one site",
-        'jnp.einsum("bpm,rbpn->rbmn", u, delta), delta.sum(axis=2)',
-        'jnp.einsum("bpm,rbpn->rbmn", u, delta), delta[:, :, 0]',
-        EXACT,
+        "measured slopes: both steps on what one has changed",
+        "self._push(other, at, first)]",
+        "self._push(other, at, second)]",
+    ),
+    of_slopes(
+        "measured slopes: steps leave what flows back",
+        "back = (change or at).back[k]",
+        "back = 0 * (change or at).back[k]",
+    ),
+    of_slopes(
+        "measured slopes: biases enter derivatives",
+        "if len(orders) == 1 else 0.0",
+        "if orders else 0.0",
+    ),
+    of_slopes(
+        "measured slopes: derivatives of both sides in one order",
+        "zip(orders, orders[::-1], strict=True)",
+        "zip(orders, orders, strict=True)",
+        BY_PLACES,
+    ),
+    of_slopes(
+        "measured slopes: rates for roots", "tuple(jnp.sqrt(pair))", "tuple(pair)", BY_PLACES
     ),
     of_slopes(
         "measured slopes: steps without their rates",
@@ -348,13 +354,17 @@ MUTANTS = (
         "rescaled = pseudo_inverse / 1.0 **",
     ),
     of_differentials(
-        "differentials of a network: width above",
-        "np.divide(net.lambda_W, net.widths[:-1])",
-        "np.divide(net.lambda_W, net.widths[1:])",
+        "differentials of a network: rates of biases for weights", ".T[::-1].astype", ".T.astype"
     ),
     of_differentials(
         "differentials of a network: output scale once",
-        "features * scales[1, -1] ** 2 / len(features)",
-        "features * scales[1, -1] / len(features)",
+        "entering * scales[0, -1] ** 2 / program",
+        "entering * scales[0, -1] / program",
+    ),
+    of_differentials(
+        "differentials of a network: weights of any layer last",
+        "if k == last and program",
+        "if program",
+        f"{ANY_LAYERS}test_products_with_outputs_are_averaged_over_last_weights_that_are_their_own",
     ),
 )

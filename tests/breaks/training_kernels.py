@@ -15,13 +15,18 @@ of_losses = row("training/losses/_predict.py", (LOSSES, REAL))
 CURVED = "tests/training/test_curved.py"
 ITERATIVE = "tests/training/test_iterative.py"
 of_given = row("training/_given.py", GIVEN)
-of_mlp = row("training/_one_mlp.py", GIVEN)
-of_series = row("training/_one_mlp.py", CURVED)
+of_series = row("training/_series.py", CURVED)
 of_curvature = row("training/_curvature.py", CURVED)
 LAYERS = "tests/training/test_given_networks.py"
+PASSES = f"{LAYERS}::test_passes_of_numpy_are_those_of_autodiff"
+READ = f"{LAYERS}::test_what_reads_inputs_and_images_flows_back_too"
 of_design = row("training/_design.py", "tests/training/test_design.py")
 of_network = row("training/_one_network.py", LAYERS)
-of_bent = row("training/_by_jax.py", LAYERS)
+of_bent = row("training/_curved_network.py", PASSES)
+of_back = row("networks/_backward.py", PASSES)
+of_function = row(
+    "training/_by_jax.py", f"{CURVED}::test_functions_and_modules_bend_as_the_network_that_they_are"
+)
 of_size = row(
     "training/_given.py",
     "tests/training/test_curved.py::test_what_is_left_of_really_trained_networks_falls_twice_as_fast",
@@ -92,32 +97,9 @@ MUTANTS = (
         "np.exp(-np.logaddexp(0.0, -f))",
         "np.exp(-np.logaddexp(0.0, f))",
     ),
-    of_mlp("given: rate of biases alone", "net.lambda_W[layer] / n[layer] * seen", "0 * seen"),
-    of_mlp(
-        "given: rates without the width", "net.lambda_W[layer] / n[layer]", "net.lambda_W[layer]"
-    ),
-    of_mlp(
-        "given: slopes of the layer above",
-        "found.slopes[layer - 1], outputs",
-        "found.slopes[layer - 2], outputs",
-    ),
-    of_mlp(
-        "given: outputs apart",
-        "return Tangents(found.z, H.transpose(0, 2, 1, 3))",
-        "return Tangents(found.z, H.transpose(0, 2, 1, 3) * np.eye(outputs))",
-    ),
     of_given("given: starts at 0", "z.reshape(-1)[:count] - y", "0 * z.reshape(-1)[:count] - y"),
     of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),
     of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
-    of_series(
-        "series: no second derivative of slopes",
-        "rest[0] * z[2] + rest[1] * z[1] ** 2 / 2",
-        "rest[0] * z[2] + rest[1] * z[1] ** 2",
-    ),
-    of_series(
-        "series: third derivative not over 3!", "rest[2] * z[1] ** 3 / 6", "rest[2] * z[1] ** 3 / 2"
-    ),
-    of_series("series: rates left out", "self._rates * np.concatenate", "1.0 * np.concatenate"),
     of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
     of_design("design: the first network of a family", "return net.at_width(width).replace", "return net.replace"),
     of_design(
@@ -126,16 +108,105 @@ MUTANTS = (
     of_network("one network: masks are no obstacle", "    refuse_masks(net.program)\n", ""),
     of_network("one network: of any shape", "    check_shapes(net", "    0 and check_shapes(net"),
     of_network("one network: features before the activation", "last=last - 1", "last=last - 2"),
-    of_bent(
-        "one network: rates the other way round",
-        "[*rates_of(net.program).values()]",
-        "[*rates_of(net.program).values()][::-1]",
+    of_network(
+        "one network: outputs apart", "H.transpose(1, 3, 0, 2))", "H.transpose(1, 3, 2, 0))", PASSES
     ),
-    of_bent(
-        "bent: rates of biases first", "[*of_weights, *of_biases]", "[*of_biases, *of_weights]"
+    of_network(
+        "one network: one row for all",
+        "for e in np.eye(z.shape[1])",
+        "for e in np.ones((z.shape[1],) * 2)",
+        PASSES,
     ),
-    of_bent("bent: a maximum is smooth", "if has_maximum else", "if False else"),
-    of_bent("bent: terms without factorials", "/ math.factorial(order)", "/ 1"),
+    of_bent("bent: rates of biases first", ".T[::-1]", ".T", PASSES),
+    of_bent("bent: a maximum is smooth", "if isinstance(node, Max):", "if False:", LAYERS),
+    of_bent(
+        "bent: weights that are used again once",
+        "before = slopes.get(own, (0.0, 0.0))",
+        "before = (0.0, 0.0)",
+        PASSES,
+    ),
+    of_function("bent: terms without factorials", "/ math.factorial(order)", "/ 1"),
+    of_series("series: second order without its half", "rest[0] ** 2 / 2", "rest[0] ** 2"),
+    of_series("series: third derivative not over 3!", "rest[0] ** 3 / 6", "rest[0] ** 3 / 2"),
+    of_series(
+        "series: products of first orders alone",
+        "if sum(orders) < len(terms):",
+        "if sum(orders) < 2:",
+    ),
+    of_series("series: exponential", "sum(i / k * a[i]", "sum(1 / k * a[i]", PASSES),
+    of_series("series: root", "/ (2 * found[0])", "/ found[0]", PASSES),
+    of_series(
+        "series: quotient",
+        "found.append((own - sum(",
+        "found.append((own + sum(",
+        PASSES,
+    ),
+    of_series(
+        "series: constants at every order",
+        "[a, *(np.zeros_like(a),) * (count - 1)]",
+        "[a] * count",
+        PASSES,
+    ),
+    of_back(
+        "back: mean of a norm",
+        "return back - back.mean(axis=axes, keepdims=True) if node.centred else back",
+        "return back",
+        PASSES,
+    ),
+    of_back(
+        "back: keys for queries",
+        "found = by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q",
+        "found = by_logits @ q, np.swapaxes(by_logits, -1, -2) @ k",
+        PASSES,
+    ),
+    of_back(
+        "back: logits of softmax apart",
+        "p * (by_p - (by_p * p).sum(axis=-1, keepdims=True))",
+        "p * by_p",
+        PASSES,
+    ),
+    of_back(
+        "back: equal maxima each whole",
+        "largest / largest.sum(axis=-2, keepdims=True)",
+        "largest * 2.0",
+        PASSES,
+    ),
+    of_back(
+        "back: beyond the ends",
+        "index == np.arange(sizes[axis])",
+        "index % sizes[axis] == np.arange(sizes[axis])",
+        PASSES,
+    ),
+    of_back(
+        "back: matrices not transposed",
+        "np.tensordot(own.array.T, x",
+        "np.tensordot(own.array, x",
+        PASSES,
+    ),
+    of_back(
+        "back: graph of each sample not transposed",
+        "np.swapaxes(A.reshape(len(A), -1, A.shape[-1]), 1, 2) @ flat",
+        "A.reshape(len(A), -1, A.shape[-1]) @ flat",
+        READ,
+    ),
+    of_back(
+        "back: mask of another field",
+        "return [delta * below[1]]",
+        "return [delta]",
+        READ,
+    ),
+    of_back(
+        "back: taps before groups",
+        "return np.moveaxis(apart, 2, 3).reshape(*delta",
+        "return apart.reshape(*delta",
+        PASSES,
+    ),
+    of_back(
+        "back: fields that several read",
+        "deltas[k] = deltas[k] + part if k in deltas else part",
+        "deltas[k] = part",
+        PASSES,
+    ),
     of_curvature(
         "curvature: first order bends twice", "[-phi, psi, -chi]", "[-phi, 2 * psi, -chi]"
     ),
@@ -221,14 +292,15 @@ MUTANTS = (
     ),
     of_linear("linear: width of a Gaussian", "(2 * length**2)", "length**2"),
     of_linear("linear: n_L as printed", "last.C_W / phi.shape[1]", "last.C_W / net.output_dim"),
-    of_steps("steps: not divided by the width", "/ net.widths[layer] * back.T", "* back.T"),
-    of_steps(
-        "steps: slopes forgotten", "* found.slopes[layer - 1]\n    return Step", "\n    return Step"
-    ),
-    of_steps("leap: away from the targets", "start.z - targets", "targets - start.z"),
+    of_steps("steps: uphill", "-model.gradients(factors)[0]", "model.gradients(factors)[0]"),
+    of_steps("leap: away from the targets", "error = z - targets", "error = targets - z"),
     of_steps("loss: without its half", "float(0.5 * (error", "float((error"),
-    of_steps("decay: of weights as of biases", "weight_decay * net", "bias_decay * net"),
-    of_steps("decay: not carried up", "(R * found.slopes[layer - 1]) @ W.T if", "0 * R @ W.T if"),
+    of_steps(
+        "decay: of weights as of biases", "(weight_decay, bias_decay)", "(bias_decay, weight_decay)"
+    ),
+    of_steps(
+        "decay: of parameters of one", "np.concatenate(decay) * theta", "np.concatenate(decay)"
+    ),
     of_hidden("hidden: mean for one output", "-outputs * C_W * Theta", "-C_W * Theta"),
     of_hidden("hidden: targets forgotten", "+ y @ y.T", "+ 0 * y @ y.T"),
     of_hidden(

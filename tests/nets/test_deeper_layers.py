@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from forward_equations import derivatives, next_layer
 from scalewise.nets import Parameters, layer_tensors, measure
 from scalewise.nets._dntk import Differentials, sample_dntk
-from scalewise.nets._forward import _next, _slopes
 from scalewise.nets._ntk_statistics import Statistics, sample_statistics
 from scalewise.observables import OBSERVABLES
 
@@ -54,7 +54,7 @@ def averaged():
     for w, b in zip(weights, biases, strict=True):
         z = s @ w.T + b
         s = np.tanh(z)
-    slopes = _slopes(z.T, jnp.tanh)
+    slopes = derivatives(z.T, jnp.tanh)
     rate = NET.lambda_W[2] / 3
     own = np.einsum("ij,ab->ijab", np.eye(2), NET.lambda_b[2] + rate * (s @ s.T))
     sums = {}
@@ -65,7 +65,7 @@ def averaged():
         point = [*one, *two]
         p = once * twice * np.prod(mass[point]) / (2 * np.pi) ** 3
         W = nodes[point].reshape(2, 3) * np.sqrt(NET.C_W[2] / 3)
-        t = _next(W, slopes, below, own, rate)
+        t = next_layer(W, slopes, below, own, rate)
         z = W @ s.T
         H = t.ntk
         found = {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from forward_equations import layers
 from grids import thorough
 from scalewise.nets import (
     Parameters,
@@ -96,18 +97,28 @@ def assert_equal(found, exact):
 
 @pytest.mark.covers("B9", "C2", "C3", "C4", "C5")
 @pytest.mark.parametrize(("name", "depths"), [("tanh", (3,)), *thorough(("gelu", (2, 3)))])
-def test_the_forward_equations_are_the_definitions(name, depths):
+def test_tensors_of_layers_are_the_definitions(name, depths):
     net = uneven(name)
-    layers = layer_tensors(net, init_weights(net, 3, dtype="float64"), X)
+    found = layer_tensors(net, init_weights(net, 3, dtype="float64"), X)
     for depth in depths:
         H, dH, first, second = defined(name, depth)
-        layer = layers[depth - 1]
+        layer = found[depth - 1]
         assert_equal(layer.ntk, H)
         assert_equal(layer.dntk, dH)
         assert_equal(layer.dd_first, first)
         assert_equal(layer.dd_second, second)
     # The last layer has something to be wrong about.
     assert all(np.max(np.abs(t)) > 1e-3 for t in defined(name, 3))
+
+
+@pytest.mark.covers("B9", "C2", "C3", "C4", "C5")
+def test_every_layer_obeys_the_forward_equations():
+    net = uneven("tanh")
+    parameters = init_weights(net, 4, dtype="float64")
+    written_out = layers(net, parameters, X, jnp.tanh)
+    for found, exact in zip(layer_tensors(net, parameters, X), written_out, strict=True):
+        for name in ("ntk", "dntk", "dd_first", "dd_second"):
+            assert_equal(getattr(found, name), getattr(exact, name))
 
 
 @pytest.mark.covers("C6")
@@ -249,7 +260,9 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match=r"random layer 1, node .* have shape \(4, 2\)"):
         empirical_dntk(net.at_width([4, 4]), parameters, X)
     wide = net.at_width(64)
-    with pytest.raises(ValueError, match="`net` is too large to keep all neurons: widths"):
+    with pytest.raises(
+        ValueError, match="`net` is too large to keep all neurons: layers of 64, 64, 2 with"
+    ):
         layer_tensors(wide, init_weights(wide, dtype="float64"), X)
 
 

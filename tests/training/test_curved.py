@@ -16,7 +16,8 @@ from scalewise.nets import Parameters, init_weights
 from scalewise.nets._networks import precision
 from scalewise.torch import curvature as torch_curvature
 from scalewise.training import GradientDescent, GradientFlow, predict_linearised
-from scalewise.training._one_mlp import CurvedMLP, tangents_of
+from scalewise.training._curved_network import CurvedNetwork
+from scalewise.training._one_network import tangents_of
 from scalewise.training.dynamics import trained_outputs
 from scalewise.training.dynamics.networks import state_of
 from scalewise.training.width._weights import converged
@@ -122,7 +123,7 @@ def test_functions_and_modules_bend_as_the_network_that_they_are() -> None:
     named = {f"{2 * k}.weight": rates.weights[k] for k in range(3)}
     named |= {f"{2 * k}.bias": rates.biases[k] for k in range(3)}
     with jax.enable_x64(True):
-        ours = CurvedMLP(NET, P, X)
+        ours = CurvedNetwork(NET, P, X)
         others = {
             "jax": curvature(forward, P, X, rates=rates),
             "torch": torch_curvature(module, torch.tensor(X), rates=named),

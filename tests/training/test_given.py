@@ -13,7 +13,7 @@ from scalewise.jax import tangents
 from scalewise.nets import Parameters, empirical_ntk, init_weights
 from scalewise.torch import tangents as torch_tangents
 from scalewise.training import Bayes, GradientDescent, GradientFlow, predict_linearised
-from scalewise.training._one_mlp import tangents_of
+from scalewise.training._one_network import tangents_of
 from small_task import TASK, TEST, TRAIN, WANTED, Y
 
 NET = sw.MLP(

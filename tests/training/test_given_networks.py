@@ -9,11 +9,15 @@ import pytest
 
 import scalewise as sw
 from architectures import RATES, outputs_of_parameters, random_layers, without_masks
-from grids import few
+from grids import few, thorough
 from refusals import unlike
+from scalewise.jax import curvature
 from scalewise.nets import empirical_ntk, init_weights
+from scalewise.nets import parameter_step as autodiff_step
 from scalewise.networks import ResidualMLP
 from scalewise.training import GradientDescent, kernels
+from scalewise.training._curved_network import CurvedNetwork
+from scalewise.training._one_network import tangents_of
 from scalewise.training.dynamics.networks import features_of
 
 RNG = np.random.default_rng(31)
@@ -62,6 +66,69 @@ def test_a_linear_model_that_is_really_trained_does_the_same(name: str) -> None:
     np.testing.assert_allclose(kernels.outputs_of(net, parameters, X), z, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.covers("C3", "C4", "C5")
+@pytest.mark.parametrize("name", few(list(EVERY), every=10))
+def test_passes_of_numpy_are_those_of_autodiff(name: str) -> None:
+    """Outputs and NTK, and terms of outputs and gradients along a path, beside an explicit forward pass."""
+    net = network(name)
+    parameters = init_weights(net, 6, dtype="float64")
+    z, J, rates = jacobian(net, parameters)
+    tangents = tangents_of(net, parameters, X)
+    np.testing.assert_allclose(tangents.outputs, z, rtol=1e-9, atol=1e-12)
+    H = ((J * rates) @ J.T).reshape(*z.shape, *z.shape)
+    np.testing.assert_allclose(tangents.ntk.transpose(0, 2, 1, 3), H, rtol=1e-8, atol=1e-10)
+    ours = CurvedNetwork(net, parameters, X)
+    errors, maxima = RNG.normal(size=(N, net.output_dim)), ours.obstacle
+    path = [] if maxima else [0.3 * RNG.normal(size=ours.parameters) for _ in range(3)]
+    with jax.enable_x64(True):
+        own = [np.full(a.shape, r) for a, r in zip(sum(parameters, ()), _each(net), strict=True)]
+        count = len(parameters.weights)
+        weighed = type(parameters)(tuple(own[:count]), tuple(own[count:]))
+        run = lambda p, x: outputs_of_parameters(net, p, x)  # noqa: E731
+        other = curvature(run, parameters, X, rates=weighed)
+        for found, exact in (
+            (ours.outputs(path), other.outputs(path)),
+            (ours.gradients(errors, path[:2]), other.gradients(errors, path[:2])),
+        ):
+            for a, b in zip(found, exact, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(b).max()))
+
+
+TAIL = sw.Dense(), "tanh", sw.GlobalAvgPool(), sw.Dense(2)
+READERS = {
+    "masks": ((6, 2), (sw.Mask(), sw.Conv(3, stride=2), "tanh", sw.Attention(heads=2, tied=True),
+                       *TAIL)),
+    "states": ((4, 2), (sw.Mask(), sw.Recurrent("tanh", last=True), *TAIL)),
+    "functions of logits": ((5, 2), (sw.Mask(), sw.Attention(size=2, function="erf"), *TAIL)),
+    "graphs": ((4, 6), (sw.Features(2), sw.Dense(), "tanh", sw.Aggregate(), *TAIL)),
+    "images": ((4, 5, 2), (sw.Conv((3, 2), stride=(2, 1), groups=2), "gelu", sw.AvgPool((1, 2)),
+                           sw.Conv((1, 3), padding="circular"), sw.GroupNorm(2), sw.Flatten(), sw.Dense(2))),
+    "images back": ((2, 3, 1), (sw.ConvTranspose(2, stride=2), "tanh", sw.Resize((3, 3)), sw.Local(2), *TAIL)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["masks", *thorough(*list(READERS)[1:])])
+def test_what_reads_inputs_and_images_flows_back_too(name: str) -> None:
+    shape, layers = READERS[name]
+    net, x = sw.Network(*layers, input_shape=shape, width=4, **RATES), RNG.normal(size=(3, *shape))
+    if isinstance(layers[0], sw.Mask):
+        x[..., -1] = np.arange(shape[0]) < np.array([6, 4, 3])[:, None]
+    parameters, errors = init_weights(net, 2, dtype="float64"), RNG.normal(size=(3, 2))
+    found = tangents_of(net, parameters, x).ntk
+    np.testing.assert_allclose(found, empirical_ntk(net, parameters, x), rtol=1e-9, atol=1e-12)
+    slopes = kernels.parameter_step(net, parameters, x, errors)
+    for part, exact in zip(slopes, autodiff_step(net, parameters, x, errors), strict=True):
+        for a, b in zip(part, exact, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def _each(net: sw.Network) -> list[float]:
+    """Rates of weights, then of biases."""
+    layers = random_layers(net.program)
+    of_weights = [node.own.lambda_W / net.program.fan_in(k) for k, node in layers]
+    return of_weights + [node.own.lambda_b for _, node in layers]
+
+
 @pytest.mark.parametrize("name", few(list(EVERY), every=10))
 def test_the_last_layer_is_a_linear_model_of_its_features(name: str) -> None:
     net = network(name)
@@ -75,7 +142,7 @@ def test_the_last_layer_is_a_linear_model_of_its_features(name: str) -> None:
 
 
 def test_what_bends_a_network_does_not_depend_on_how_it_is_written() -> None:
-    """A fully connected one is carried by NumPy; the same as layers, or with skip connections of 0, by JAX."""
+    """A fully connected one, the same as layers."""
     shape = {"C_b": 0.1, "C_W": 1.4, "lambda_b": 0.3, "lambda_W": 0.8}
     mlp = sw.MLP(3, (9, 7), "tanh", input_dim=3, output_dim=2, **shape)
     layers = (sw.Dense(9), "tanh", sw.Dense(7), "tanh", sw.Dense(2))

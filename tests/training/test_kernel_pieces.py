@@ -10,7 +10,7 @@ import scalewise as sw
 from refusals import unlike
 from scalewise.nets import Parameters, init_weights
 from scalewise.theory.single import nearby_inputs_flow
-from scalewise.training._one_mlp import tangents_of
+from scalewise.training._one_network import tangents_of
 from scalewise.training.kernels import (
     bayes_rates,
     decay_of_prior,

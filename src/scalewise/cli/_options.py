@@ -136,7 +136,7 @@ class Shape:
         from scalewise.networks import MLP
 
         shape = self.depth, _one_or_many(_numbers("--width", self.width, int)), self.activation
-        rest = {
+        rest: dict[str, Any] = {
             "input_dim": input_dim,
             "output_dim": output_dim,
             "lambda_b": _one_or_many(_numbers("--lambda-b", self.lambda_b)),

@@ -11,8 +11,8 @@ from scalewise.nets._differentials import sample_differentials as sample_differe
 from scalewise.nets._empirical import empirical_ddntk as empirical_ddntk
 from scalewise.nets._empirical import empirical_dntk as empirical_dntk
 from scalewise.nets._empirical_ntk import empirical_ntk as empirical_ntk
-from scalewise.nets._forward import LayerTensors as LayerTensors
-from scalewise.nets._forward import layer_tensors as layer_tensors
+from scalewise.nets._layer_tensors import LayerTensors as LayerTensors
+from scalewise.nets._layer_tensors import layer_tensors as layer_tensors
 from scalewise.nets._measure import measure as measure
 from scalewise.nets._networks import init_weights as init_weights
 from scalewise.nets._pooled import pooled as pooled

@@ -22,16 +22,25 @@ from scalewise.nets._devices import filled, spread
 from scalewise.nets._networks import (
     Dtype,
     Seed,
-    check_has_slope,
+    all_activations,
     check_parameters,
-    init_weights,
+    check_slopes,
+    draw_parameters,
     precision,
-    traced,
 )
-from scalewise.networks import Network
+from scalewise.networks._by_jax import forward
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._weights import Parameters
+from scalewise.networks._network import AnyNetwork, Network
+from scalewise.networks._nodes import Draw, Max
+from scalewise.networks._program import Program
+from scalewise.networks._weights import (
+    Parameters,
+    bare,
+    by_node,
+    rates_of,
+    refuse_masks,
+    shapes_of,
+)
 
 SAMPLED = ("z", "ntk", "dntk", "z_dntk", "ddntk_I", "ddntk_II")
 _NUMBERS = 1 << 23  # parameters of all networks of a batch together
@@ -40,7 +49,7 @@ Function = Callable[[Any], Any]
 
 @checked
 def empirical_differential(
-    net: Plain,
+    net: AnyNetwork,
     parameters: Parameters,
     x: Any,
     parents: Sequence[Index] = (0,),
@@ -56,9 +65,9 @@ def empirical_differential(
     and so on: factor $v$ is joined to factor ``parents[v - 1]``.
 
     Args:
-        net: Shape, activation and learning rates.
+        net: Its layers and learning rates.
         parameters: As `init_weights` gives them.
-        x: (samples, features).
+        x: (samples, features), with positions between the two.
         parents: ``(0,)`` the NTK, ``(0, 0)`` the dNTK, ``(0, 0, 0)`` $dd_I$, ``(0, 0, 1)`` $dd_{II}$;
             $k$ zeros are type I of order $k$.
         outputs: $i_0,\dots,i_k$; all 0 by default.
@@ -68,8 +77,8 @@ def empirical_differential(
         The component, without powers of $\eta$; exact to rounding of the parameters' dtype.
 
     Raises:
-        ValueError: If the tree or an index does not exist, the inputs do not fit, or the activation
-            has a kink and the tree is more than the NTK.
+        ValueError: If the tree or an index does not exist, the inputs do not fit, the network has Dropout, or the
+            tree is more than the NTK and an activation or a maximum has a kink.
 
     Source: PDLT (11.8), (∞.5), (∞.7); Yaida (A4).
 
@@ -81,6 +90,7 @@ def empirical_differential(
         0.0
     """
     _check_smooth(net, len(parents))
+    refuse_masks(net.program)
     inputs = check_inputs(net, x)
     _check_parents(parents)
     nodes = len(parents) + 1
@@ -95,20 +105,20 @@ def empirical_differential(
                 _roots(net, dtype),
                 np.array([i, d]),
                 parents=tuple(parents),
-                sigma=traced(net.activation),
+                program=bare(net.program),
             )
         )
 
 
 @checked
 def sample_differentials(
-    net: Plain, x: Any, networks: Count, *, seed: Seed = 0, dtype: Dtype = "float32"
+    net: AnyNetwork, x: Any, networks: Count, *, seed: Seed = 0, dtype: Dtype = "float32"
 ) -> dict[str, Float[np.ndarray, " network"]]:
     r"""The first differentials of output 0 at one input, for many networks.
 
     Args:
-        net: The network, of a smooth activation.
-        x: One input, (1, features).
+        net: The network, of smooth activations.
+        x: One input, (1, features), with positions between the two.
         networks: How many networks.
         seed: Same seed and network, same numbers; the $k$-th draw depends on nothing else.
         dtype: ``"float32"`` or ``"float64"``.
@@ -118,10 +128,11 @@ def sample_differentials(
         equal, (networks,) in float64 and without powers of $\eta$; exact to rounding of `dtype`.
         ``z_dntk`` is $\frac{C_W}{n_{L-1}}\sum_j\sigma_j\,\partial\widehat{dH}/\partial W^{(L)}_j$: by
         Stein's identity its mean is $\mathbb E[z\,\widehat{dH}]$, and it spreads far less than the
-        product.
+        product. It is the product where the outputs are not those of one layer with weights of its own.
 
     Raises:
-        ValueError: If `x` is not one input, the activation has a kink, or `networks` is below 1.
+        ValueError: If `x` is not one input, an activation or a maximum has a kink, the network has Dropout, or
+            `networks` is below 1.
 
     Source: PDLT (8.6), (11.8), (∞.5), (∞.7).
 
@@ -134,6 +145,7 @@ def sample_differentials(
         ((50,), True)
     """
     _check_smooth(net, 3)
+    refuse_masks(net.program)
     inputs = check_inputs(net, x)
     if len(inputs) != 1:
         raise ValueError(f"`x` must hold one input; got {len(inputs)}. Pass x[:1].")
@@ -141,60 +153,69 @@ def sample_differentials(
     parts = []
     with precision(dtype):
         base = jax.random.key(seed, impl="threefry2x32")
-        scales = np.sqrt(np.array([net.C_b, net.C_W])).astype(dtype)
-        numbers = (np.asarray(inputs[0], dtype), scales, _roots(net, dtype))
-        # Unit variances and rates: networks that differ in these alone share one compilation.
-        ones = (1.0,) * net.depth
-        unit = net.numbered(C_b=ones, C_W=ones, lambda_b=ones, lambda_W=ones)
+        numbers = (np.asarray(inputs, dtype), _scales(net, dtype), _roots(net, dtype))
         for start in range(0, networks, batch):
             # Drawn whole and cut, for the devices and so that the last batch is not compiled anew.
             indices = spread(start + np.arange(filled(batch)))
-            draws = _draw(base, indices, numbers, unit=unit, dtype=dtype)
+            # Networks that differ in variances and rates alone share one compilation.
+            draws = _draw(base, indices, numbers, program=bare(net.program), dtype=dtype)
             parts.append(np.asarray(draws, np.float64)[:batch])
     values = np.concatenate(parts)[:networks]
     return dict(zip(SAMPLED, values.T, strict=True))
 
 
-@partial(jax.jit, static_argnames=("unit", "dtype"))
-def _draw(base: Any, indices: Any, numbers: Any, *, unit: Network, dtype: str) -> Any:
+@partial(jax.jit, static_argnames=("program", "dtype"))
+def _draw(base: Any, indices: Any, numbers: Any, *, program: Program, dtype: str) -> Any:
     x, scales, roots = numbers
-    sigma = traced(unit.activation)
+    last = len(program.nodes) - 1
+    own = [k for k in shapes_of(program) if k == last and program.averages_out(((k, 1.0),))]
 
     def differentials(index: Any) -> Any:
-        drawn = init_weights(unit, jax.random.fold_in(base, index), dtype=dtype)
-        biases, weights = (
+        drawn = draw_parameters(program, jax.random.fold_in(base, index), dtype)
+        weights, biases = (
             tuple(scale * part for scale, part in zip(row, parts, strict=True))
-            for row, parts in zip(scales, (drawn.biases, drawn.weights), strict=True)
+            for row, parts in zip(scales, drawn, strict=True)
         )
         origin = jax.tree.map(jnp.zeros_like, drawn)
 
-        def dntk(last: Any) -> tuple[Any, tuple[Any, Any, Any]]:
-            z = _output(Parameters((*weights[:-1], last), biases), x, roots, 0, sigma)
-            value, slope = jax.value_and_grad(z)(origin)
-            bend = jax.jvp(jax.grad(z), (origin,), (slope,))[1]
+        def with_last(W: Any) -> Function:
+            return _output(program, Parameters((*weights[:-1], W), biases), x, roots, 0)
+
+        def dntk(W: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+            value, slope = jax.value_and_grad(with_last(W))(origin)
+            bend = jax.jvp(jax.grad(with_last(W)), (origin,), (slope,))[1]
             return _dot(slope, bend), (value, slope, bend)
 
-        features = _features(Parameters(weights, biases), x, sigma)
-        along = jnp.zeros_like(weights[-1]).at[0].set(features * scales[1, -1] ** 2 / len(features))
-        bent, averaged, kept = jax.jvp(dntk, (weights[-1],), (along,), has_aux=True)
+        if own:
+            entering = jax.grad(lambda W: with_last(W)(origin))(weights[-1])
+            along = entering * scales[0, -1] ** 2 / program.fan_in(last)
+            bent, averaged, kept = jax.jvp(dntk, (weights[-1],), (along,), has_aux=True)
+        else:
+            bent, kept = dntk(weights[-1])
+            averaged = kept[0] * bent
         value, slope, bend = kept
-        z = _output(Parameters(weights, biases), x, roots, 0, sigma)
-        third = _along(z, [slope] * 3)(origin)
+        third = _along(with_last(weights[-1]), [slope] * 3)(origin)
         dots = [_dot(slope, slope), bent, averaged, third, _dot(bend, bend)]
         return jnp.stack([value, *dots])
 
     return jax.vmap(differentials)(indices)
 
 
-@partial(jax.jit, static_argnames=("parents", "sigma"))
+@partial(jax.jit, static_argnames=("parents", "program"))
 def _contracted(
-    parameters: Parameters, x: Any, roots: Any, where: Any, *, parents: tuple[int, ...], sigma: Any
+    parameters: Parameters,
+    x: Any,
+    roots: Any,
+    where: Any,
+    *,
+    parents: tuple[int, ...],
+    program: Program,
 ) -> Any:
     children = {v: [c for c, p in enumerate(parents, 1) if p == v] for v in range(len(parents) + 1)}
     origin = jax.tree.map(jnp.zeros_like, parameters)
 
     def handed(v: int) -> Function:
-        z = _output(parameters, x[where[1, v]], roots, where[0, v], sigma)
+        z = _output(program, parameters, x[where[1, v]][None], roots, where[0, v])
         return _along(z, [jax.grad(handed(c))(origin) for c in children[v]])
 
     return handed(0)(origin)
@@ -217,42 +238,46 @@ def _dot(one: Any, other: Any) -> Any:
 
 
 def _roots(net: Network, dtype: str) -> np.ndarray:
-    r"""$\sqrt{\lambda_b}$ and $\sqrt{\lambda_W/n_{\ell-1}}$ of each layer."""
-    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])])
-    return np.sqrt(rates).astype(dtype)
+    r"""$\sqrt{\lambda_W/n_{\ell-1}}$ of each random layer, and $\sqrt{\lambda_b}$."""
+    return np.sqrt([*rates_of(net.program).values()]).T[::-1].astype(dtype)
 
 
-def _output(parameters: Parameters, x: Any, roots: Any, i: Any, sigma: Any) -> Function:
-    r"""$z^{(L)}_i$ as a function of a shift of the parameters in units of $\sqrt\lambda$.
+def _scales(net: Network, dtype: str) -> np.ndarray:
+    r"""$\sqrt{C_W}$ of each random layer, and $\sqrt{C_b}$."""
+    nodes = (net.program.nodes[k] for k in shapes_of(net.program))
+    own = [node.own for node in nodes if isinstance(node, Draw)]
+    return np.sqrt([[node.C_W for node in own], [node.C_b for node in own]]).astype(dtype)
+
+
+def _output(program: Program, parameters: Parameters, x: Any, roots: Any, i: Any) -> Function:
+    r"""$z^{(L)}_i$ of one input as a function of a shift of the parameters in units of $\sqrt\lambda$.
 
     In these units the contraction with $\lambda$ is a plain scalar product.
     """
 
     def z(shift: Parameters) -> Any:
-        s = x
-        layers = zip(*parameters, *shift, strict=True)
-        for layer, (w, b, dw, db) in enumerate(layers):
-            s = sigma(s) if layer else s
-            s = (w + roots[1, layer] * dw) @ s + b + roots[0, layer] * db
-        return s[i]
+        moved = (
+            tuple(a + root * da for a, root, da in zip(part, own, change, strict=True))
+            for part, own, change in zip(parameters, roots, shift, strict=True)
+        )
+        found, _ = forward(program, by_node(program, Parameters(*moved), jnp), x)
+        return found[-1].reshape(-1)[i]
 
     return z
 
 
-def _features(parameters: Parameters, x: Any, sigma: Any) -> Any:
-    """What enters the last layer."""
-    s = x
-    for w, b in zip(parameters.weights[:-1], parameters.biases[:-1], strict=True):
-        s = sigma(w @ s + b)
-    return s
-
-
 def _check_smooth(net: Network, k: int) -> None:
-    check_has_slope(net.activation)
-    if k > 1 and net.activation.kinks:
+    check_slopes(net)
+    for sigma in all_activations(net.program) if k > 1 else ():
+        if sigma.kinks:
+            raise ValueError(
+                f"Differentials beyond the NTK are not defined for {sigma.name!r}: its slope "
+                "jumps, and second derivatives are delta functions. Choose a smooth activation."
+            )
+    if k > 1 and any(isinstance(node, Max) for node in net.program.nodes):
         raise ValueError(
-            f"Differentials beyond the NTK are not defined for {net.activation.name!r}: its slope "
-            "jumps, and second derivatives are delta functions. Choose a smooth activation."
+            "Differentials beyond the NTK are not defined for a maximum over positions: its slope jumps, and "
+            "second derivatives are delta functions. Take AvgPool for MaxPool."
         )
 
 

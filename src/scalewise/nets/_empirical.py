@@ -3,33 +3,24 @@ r"""The dNTK and the ddNTKs of one real network at its output, by directional de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.nets import _jets as jets
-from scalewise.nets._networks import (
-    check_has_slope,
-    check_parameters,
-    check_smooth,
-    precision,
-    traced,
-)
-from scalewise.networks import Network
+from scalewise.nets._contracted import contracted
+from scalewise.nets._networks import check_parameters, check_slopes, check_smooth
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._weights import Parameters
+from scalewise.networks._network import AnyNetwork, Network
+from scalewise.networks._weights import Parameters, refuse_masks
 
 Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 
 
 @checked
 def empirical_dntk(
-    net: Plain, parameters: Parameters, x: Any, legs: Legs = None
+    net: AnyNetwork, parameters: Parameters, x: Any, legs: Legs = None
 ) -> Float[np.ndarray, "sample sample sample leg leg_1 leg_2"]:
     r"""The differential of the neural tangent kernel of one real network, to rounding.
 
@@ -41,9 +32,9 @@ def empirical_dntk(
     takes vectors of one layer at a time and no array of the shape of the parameters.
 
     Args:
-        net: Shape, activation and learning rates.
+        net: Its layers and learning rates.
         parameters: As `init_weights` gives them.
-        x: (samples, features).
+        x: (samples, features), with positions between the two.
         legs: Three arrays (vectors, outputs): leg $k$ is contracted with each vector of array $k$.
             By default every leg keeps all outputs.
 
@@ -53,7 +44,8 @@ def empirical_dntk(
         rounding, with the derivative almost everywhere at kinks.
 
     Raises:
-        ValueError: If inputs, parameters or `legs` do not fit the network, or the activation jumps.
+        ValueError: If inputs, parameters or `legs` do not fit the network, an activation jumps, or the network has
+            Dropout.
 
     Source: PDLT (11.8), (11.17)-(11.24).
 
@@ -64,14 +56,13 @@ def empirical_dntk(
         >>> empirical_dntk(net, init_weights(net), np.eye(3)).shape
         (3, 3, 3, 2, 2, 2)
     """
-    check_has_slope(net.activation, "dntk_P")
-    prepared = _prepare(net, parameters, x, legs, 3)
-    return _run(_dntk, net, prepared, order=2)
+    check_slopes(net, "dntk_P")
+    return _contracted(net, parameters, x, legs, ["dntk"], 3)[0]
 
 
 @checked
 def empirical_ddntk(
-    net: Plain, parameters: Parameters, x: Any, legs: Legs = None
+    net: AnyNetwork, parameters: Parameters, x: Any, legs: Legs = None
 ) -> tuple[
     Float[np.ndarray, "sample sample sample sample leg leg_1 leg_2 leg_3"],
     Float[np.ndarray, "sample sample sample sample leg leg_1 leg_2 leg_3"],
@@ -90,9 +81,9 @@ def empirical_ddntk(
     $\nabla z_2$ along $\lambda\,\nabla z_4$.
 
     Args:
-        net: Shape, activation and learning rates.
+        net: Its layers and learning rates.
         parameters: As `init_weights` gives them.
-        x: (samples, features).
+        x: (samples, features), with positions between the two.
         legs: Four arrays (vectors, outputs), as in `empirical_dntk`, for both tensors in turn.
 
     Returns:
@@ -100,8 +91,8 @@ def empirical_ddntk(
         symmetric in its last three legs, the second under (1, 3) ↔ (2, 4); exact to rounding.
 
     Raises:
-        ValueError: If inputs, parameters or `legs` do not fit the network, or the activation has a
-            kink.
+        ValueError: If inputs, parameters or `legs` do not fit the network, an activation or a maximum has a kink,
+            or the network has Dropout.
 
     Source: PDLT (∞.5), (∞.7), (∞.174), (∞.175).
 
@@ -113,67 +104,21 @@ def empirical_ddntk(
         >>> first.shape
         (2, 2, 2, 2, 1, 1, 1, 1)
     """
-    check_has_slope(net.activation, "ddntk_R")
-    check_smooth(net.activation)
-    prepared = _prepare(net, parameters, x, legs, 4)
-    return _run(_dd_first, net, prepared, order=3), _run(_dd_second, net, prepared, order=3)
+    check_smooth(net)
+    first, second = _contracted(net, parameters, x, legs, ["dd_first", "dd_second"], 4)
+    return first, second
 
 
-Prepared = tuple[Parameters, np.ndarray, tuple[np.ndarray, ...], np.ndarray]
-
-
-def _prepare(net: Network, parameters: Parameters, x: Any, legs: Legs, count: int) -> Prepared:
-    """Everything as arrays of one dtype."""
+def _contracted(
+    net: Network, parameters: Parameters, x: Any, legs: Legs, names: Sequence[str], count: int
+) -> list[np.ndarray]:
+    """Tensors of the outputs, with `count` legs."""
+    refuse_masks(net.program)
     dtype = check_parameters(net, parameters)
     given = [np.eye(net.output_dim)] * count if legs is None else legs
     if len(given) != count or any(v.shape[1] != net.output_dim for v in given):
         raise ValueError(
             f"`legs` must be {count} arrays of vectors with {net.output_dim} entries each, one for "
-            f"every output of {net}; got shapes {[v.shape for v in given]}."
+            f"every output of the network; got shapes {[v.shape for v in given]}."
         )
-    rates = np.array([net.lambda_b, np.divide(net.lambda_W, net.widths[:-1])], dtype)
-    arrays = tuple(v.astype(dtype) for v in given)
-    return parameters, check_inputs(net, x).astype(dtype), arrays, rates
-
-
-def _run(kernel: Any, net: Network, prepared: Prepared, *, order: int) -> np.ndarray:
-    with precision(str(prepared[1].dtype)):
-        found = _contract(*prepared, kernel=kernel, sigma=traced(net.activation), order=order)
-    k = len(prepared[2])
-    # Vectors come first from the loops over them.
-    return np.moveaxis(np.asarray(found), range(k), range(-k, 0))
-
-
-@partial(jax.jit, static_argnames=("kernel", "sigma", "order"))
-def _contract(
-    parameters: Parameters, x: Any, legs: Any, rates: Any, *, kernel: Any, sigma: Any, order: int
-) -> Any:
-    net = jets.flow(*parameters, x, rates, sigma=sigma, order=order, output=True)
-    return _over(partial(kernel, net, rates[0]), (), legs)
-
-
-def _over(function: Any, chosen: tuple[Any, ...], legs: tuple[Any, ...]) -> Any:
-    """Every choice of one vector for each leg, one after the other: memory for one."""
-    if not legs:
-        return function(*chosen)
-    return jax.lax.map(lambda v: _over(function, (*chosen, v), legs[1:]), legs[0])
-
-
-def _dntk(net: jets.Flow, lambda_b: Any, w0: Any, w1: Any, w2: Any) -> Any:
-    zero, one, two = (jets.rows(net, w) for w in (w0, w1, w2))
-    step = jets.along(net, one)
-    return jets.dntk(net, zero, jets.tangent(net, zero, one, step), step, two)
-
-
-def _dd_first(net: jets.Flow, lambda_b: Any, w0: Any, w1: Any, w2: Any, w3: Any) -> Any:
-    zero, one, two, three = (jets.rows(net, w) for w in (w0, w1, w2, w3))
-    steps = jets.along(net, one), jets.along(net, two)
-    both = jets.second_along(net, one, steps[0], two, steps[1])
-    return jets.dd_first(net, zero, (one, two, three), steps, both)
-
-
-def _dd_second(net: jets.Flow, lambda_b: Any, w1: Any, w2: Any, w3: Any, w4: Any) -> Any:
-    one, two, three, four = (jets.rows(net, w) for w in (w1, w2, w3, w4))
-    left, right = jets.along(net, three), jets.along(net, four)
-    bent = jets.tangent(net, one, three, left), jets.tangent(net, two, four, right)
-    return jets.dd_second(net, (one, bent[0], left), (two, bent[1], right), lambda_b)
+    return contracted(net, parameters, check_inputs(net, x).astype(dtype), given, names)

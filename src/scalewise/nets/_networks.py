@@ -14,7 +14,8 @@ from scalewise.activations import Activation
 from scalewise.networks._by_jax import precision as precision
 from scalewise.networks._by_jax import traced as traced
 from scalewise.networks._network import AnyNetwork, Network
-from scalewise.networks._nodes import Draw
+from scalewise.networks._nodes import Attend, Draw, Max
+from scalewise.networks._program import Program
 from scalewise.networks._weights import Parameters, check_shapes, shapes_of
 
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
@@ -44,14 +45,33 @@ def check_has_slope(activation: Activation, name: str = "ntk") -> None:
         )
 
 
-def check_smooth(activation: Activation, name: str = "ddntk_R") -> None:
-    """Refuse an activation whose higher derivatives miss delta functions."""
-    if not activation.is_smooth:
-        kinks = ", ".join(f"{z:g}" for z in activation.split_points)
+def all_activations(program: Program) -> list[Activation]:
+    """Those that differ, of heads too."""
+    heads = (node.sigma for node in program.nodes if isinstance(node, Attend) and node.sigma)
+    return list(dict.fromkeys([*program.activations, *heads]))
+
+
+def check_slopes(net: Network, name: str = "ntk") -> None:
+    """Refuse a network with an activation that jumps."""
+    for sigma in all_activations(net.program):
+        check_has_slope(sigma, name)
+
+
+def check_smooth(net: Network, name: str = "ddntk_R") -> None:
+    """Refuse a network whose higher derivatives miss delta functions."""
+    check_slopes(net, name)
+    for sigma in all_activations(net.program):
+        if not sigma.is_smooth:
+            kinks = ", ".join(f"{z:g}" for z in sigma.split_points)
+            raise ValueError(
+                f"The ddNTKs of a network with the activation {sigma.name!r} are not defined: it has "
+                f"a kink at z = {kinks}, where its higher derivatives are delta functions. Leave {name!r} "
+                "out of `observables`, or choose a smooth activation."
+            )
+    if any(isinstance(node, Max) for node in net.program.nodes):
         raise ValueError(
-            f"The ddNTKs of a network with the activation {activation.name!r} are not defined: it has "
-            f"a kink at z = {kinks}, where its higher derivatives are delta functions. Leave {name!r} "
-            "out of `observables`, or choose a smooth activation."
+            "The ddNTKs of a network with a maximum over positions are not defined: it has kinks, where higher "
+            "derivatives are delta functions. Take AvgPool for MaxPool."
         )
 
 
@@ -69,8 +89,7 @@ def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") ->
     r"""Draw the parameters of one network of any layers.
 
     $$W^{(\ell)}_{ij}\sim N(0,C_W^{(\ell)}/n_{\ell-1}),\qquad b^{(\ell)}_i\sim N(0,C_b^{(\ell)}),$$
-    with the fan-in of a random layer, $kn_{\ell-1}$ for $k$ taps, for $n_{\ell-1}$; weights of another law of the
-    same variance where the network says so.
+    with the fan-in of a random layer, $kn_{\ell-1}$ for $k$ taps, for $n_{\ell-1}$.
 
     Args:
         net: The network.
@@ -101,20 +120,25 @@ def init_weights(net: AnyNetwork, seed: Any = 0, *, dtype: Dtype = "float32") ->
         >>> [w.shape for w in init_weights(net).weights]
         [(5, 3, 3, 1), (2, 8, 8, 5)]
     """
-    weights, biases = [], []
     with precision(dtype):
         is_key = isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
         key = seed if is_key else jax.random.key(seed, impl="threefry2x32")
-        for layer, (node, shapes) in enumerate(shapes_of(net.program).items()):
-            made = net.program.nodes[node]
-            assert isinstance(made, Draw)
-            spreads = np.sqrt([made.own.C_W / net.program.fan_in(node), made.own.C_b])
-            keys = jax.random.split(jax.random.fold_in(key, layer))
-            laws = made.own.law.of_normal, lambda z: z
-            W, b = (
-                law(jax.random.normal(own, shape, dtype)) * np.asarray(spread, dtype)
-                for own, shape, spread, law in zip(keys, shapes, spreads, laws, strict=True)
-            )
-            weights.append(W)
-            biases.append(b)
+        return draw_parameters(net.program, key, dtype)
+
+
+def draw_parameters(program: Program, key: Any, dtype: Any) -> Parameters:
+    """Parameters with the variances of a program."""
+    weights, biases = [], []
+    for layer, (node, shapes) in enumerate(shapes_of(program).items()):
+        made = program.nodes[node]
+        assert isinstance(made, Draw)
+        spreads = np.sqrt([made.own.C_W / program.fan_in(node), made.own.C_b])
+        keys = jax.random.split(jax.random.fold_in(key, layer))
+        laws = made.own.law.of_normal, lambda z: z
+        W, b = (
+            law(jax.random.normal(own, shape, dtype)) * np.asarray(spread, dtype)
+            for own, shape, spread, law in zip(keys, shapes, spreads, laws, strict=True)
+        )
+        weights.append(W)
+        biases.append(b)
     return Parameters(tuple(weights), tuple(biases))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from itertools import product
 from typing import Any
 
 import jax
@@ -19,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.activations import Activation
+from scalewise.networks import _products as products
 from scalewise.networks._nodes import Draw
+from scalewise.networks._products import Rates as Rates
+from scalewise.networks._products import Side as Side
 from scalewise.networks._program import Program
-from scalewise.networks._weights import Parameters, Weights, by_node, fields, in_groups
-
-Side = tuple[Any, Any]  # what enters a random layer, and what flows back into its outputs
-Rates = dict[int, Any]  # two numbers, of biases and weights of every random layer, by its node
+from scalewise.networks._weights import Parameters, Weights, by_node, fields
 
 
 @lru_cache(maxsize=64)
@@ -45,6 +44,7 @@ def precision(dtype: str) -> Iterator[None]:
 
 
 forward = partial(fields, xp=jnp, function=traced)
+by_all_weights = partial(products.by_all_weights, xp=jnp)
 
 
 def whole_ntk(program: Program, weights: Weights, rates: Rates, inputs: list[Any]) -> Any:
@@ -52,34 +52,6 @@ def whole_ntk(program: Program, weights: Weights, rates: Rates, inputs: list[Any
     sides = [_slopes(program, weights, x) for x in inputs]
     left, right = sides[0], sides[-1]
     return by_all_weights(program, rates, left, right)
-
-
-def by_all_weights(
-    program: Program, rates: Rates, left: dict[int, Side], right: dict[int, Side]
-) -> Any:
-    """What all random layers give to the NTK: of each its weights, wherever they are used."""
-    first, second = (_by_use(program, sides) for sides in (left, right))
-    total: Any = 0.0
-    for k in first:
-        node = program.nodes[k]
-        assert isinstance(node, Draw)
-        for one, other in product(first[k], second[k]):
-            total = total + by_weights(node, rates[k], one, other)
-    return total
-
-
-def _by_use(program: Program, sides: dict[int, Side]) -> dict[int, list[Side]]:
-    """For each set of weights what enters and flows back; all its uses in one, if all sites are alike."""
-    found: dict[int, list[Side]] = {}
-    for k, side in sides.items():
-        found.setdefault(program.weights_of(k), []).append(side)
-    for k, uses in found.items():
-        node = program.nodes[k]
-        assert isinstance(node, Draw)
-        if len(uses) > 1 and node.shared:
-            us, deltas = zip(*(_by_site(*side) for side in uses), strict=True)
-            found[k] = [(jnp.concatenate(us, axis=1), jnp.concatenate(deltas, axis=2))]
-    return found
 
 
 def _slopes(program: Program, weights: Weights, x: Any) -> dict[int, Side]:
@@ -103,58 +75,6 @@ def nothing(program: Program, weights: Weights, x: Any) -> dict[int, Any]:
         for k, node in enumerate(program.nodes)
         if isinstance(node, Draw) and program.weights_of(k) in weights
     }
-
-
-def by_weights(node: Draw, rates: Any, left: Side, right: Side) -> Any:
-    """What a random layer gives to the NTK, (row, sample, row, other sample): products of gradients.
-
-    Args:
-        node: The layer.
-        rates: Of its biases and of its weights.
-        left: What enters (sample, *positions, m), and what flows back in some rows (row, sample, *positions, n).
-        right: The same of other samples.
-    """
-    (u, delta), (v, other) = (_by_site(*side) for side in (left, right))
-    if not node.shared:
-        slopes = jnp.einsum("rapn,sbpn->prasb", delta, other)
-        entries = jnp.einsum("apm,bpm->pab", u, v)[:, None, :, None]
-        return (slopes * (rates[0] + rates[1] * entries)).sum(axis=0)
-    if node.groups == 1:
-        return _products(rates, (u, delta), (v, other))
-    us, vs = (in_groups(side, node, jnp) for side in (u, v))
-    deltas, others = (jnp.split(side, node.groups, axis=3) for side in (delta, other))
-    return sum(
-        _products(rates, (us[:, :, g], deltas[g]), (vs[:, :, g], others[g]))
-        for g in range(node.groups)
-    )
-
-
-def _by_site(u: Any, delta: Any) -> Side:
-    delta = delta.reshape(*delta.shape[:2], -1, delta.shape[-1])
-    return u.reshape(len(u), delta.shape[2], -1), delta
-
-
-def _products(rates: Any, left: Side, right: Side) -> Any:
-    """Products of gradients by weights and biases that all sites share."""
-    (u, delta), (v, other) = left, right
-    rows, samples, sites, n = delta.shape
-    m, count = u.shape[2], rows * samples
-    if count * sites**2 * (m + n) < m * n * (sites + count):
-        slopes, entries = _gram(delta, other), rates[0] + rates[1] * _gram(u, v)
-        if sites == 1:
-            return slopes[:, :, 0, :, :, 0] * entries[:, 0, :, 0][:, None]
-        # No einsum: of one sample it is many tiny products, and XLA 0.10 gets some thousand of them wrong on CPUs.
-        return (slopes * entries[None, :, :, None]).sum(axis=(2, 5))
-    bias = _gram(delta.sum(axis=2), other.sum(axis=2))
-    gradients = (jnp.einsum("apm,rapn->ramn", *side) for side in (left, right))
-    weights = _gram(*(gradient.reshape(*gradient.shape[:2], -1) for gradient in gradients))
-    return rates[0] * bias + rates[1] * weights
-
-
-def _gram(a: Any, b: Any) -> Any:
-    """Scalar products over the last axis, of each with each."""
-    flat = a.reshape(-1, a.shape[-1]) @ b.reshape(-1, b.shape[-1]).T
-    return flat.reshape(*a.shape[:-1], *b.shape[:-1])
 
 
 @partial(jax.jit, static_argnames="program")

@@ -139,10 +139,7 @@ def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> 
     for axis, (window, size) in enumerate(zip(windows, sizes, strict=True)):
         if window.is_identity:
             continue
-        index = np.full((window.length(size), window.taps), -1)
-        for tap, pieces in enumerate(window.pieces(size)):
-            for piece in pieces:
-                index[piece.to, tap] = np.arange(size)[piece.of]
+        index = places_seen(window, size)
         own = (1,) * axis + (len(index),) + (1,) * (len(windows) - axis - 1)
         there = there[..., None] & (index >= 0).reshape(*own, 1, window.taps)
         there = there.reshape(*there.shape[:-2], -1)
@@ -150,6 +147,15 @@ def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> 
         x = xp.moveaxis(xp.take(x, np.maximum(index, 0), axis=1 + axis), 2 + axis, -2)
         x = x.reshape(*x.shape[:-3], -1, channels)
     return x, np.broadcast_to(there, (*x.shape[1:-2], there.shape[-1]))
+
+
+def places_seen(window: Taps, size: int) -> np.ndarray:
+    """Which position each tap of a window sees, (place, tap); -1 beyond the ends."""
+    index = np.full((window.length(size), window.taps), -1)
+    for tap, pieces in enumerate(window.pieces(size)):
+        for piece in pieces:
+            index[piece.to, tap] = np.arange(size)[piece.of]
+    return index
 
 
 def entering(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any = np) -> Any:

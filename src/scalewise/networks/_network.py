@@ -87,7 +87,7 @@ class Network:
         law: LawLike = "normal",
     ) -> None:
         shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
-        usual = Hyperparameters(*map(float, (C_b, C_W, lambda_b, lambda_W)), law_of(law))
+        usual = Hyperparameters(*map(float, (C_b, C_W, lambda_b, lambda_W)), law=law_of(law))
         self._set(layers=layers, input_shape=shape, width=width, usual=usual)
         if not layers:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""One network of any layers with given weights: its outputs, and what enters its last layer."""
+"""One network of any layers with given weights, by NumPy alone: outputs, NTK, and what enters its last layer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import Must
+from scalewise.networks._backward import back
 from scalewise.networks._network import Network
 from scalewise.networks._nodes import Draw
+from scalewise.networks._products import by_all_weights
 from scalewise.networks._weights import (
     Parameters,
     by_node,
     check_shapes,
     fields,
     last_entering,
+    rates_of,
     refuse_masks,
 )
+from scalewise.training._series import derivative
 
 GivenWeights = Annotated[
     Any,
@@ -63,6 +67,40 @@ def outputs_of(
     _check_fit(net, x)
     found, _ = fields(net.program, by_node(net.program, parameters_of(net, given)), x)
     return found[-1].reshape(len(x), -1)
+
+
+def tangents_of(
+    net: Network, given: Any, x: Float[np.ndarray, "sample *positions input"]
+) -> Tangents:
+    """Outputs and NTK of one network, one pass back for each output.
+
+    Args:
+        net: Its layers and rates.
+        given: Weights and biases.
+        x: Inputs.
+
+    Raises:
+        ValueError: As `parameters_of`.
+
+    Source: PDLT (8.7), (8.12), (8.16)-(8.18); with site matrices derived.
+    """
+    program = net.program
+    weights = by_node(program, parameters_of(net, given))
+    found, seen = fields(program, weights, x)
+    z = found[-1].reshape(len(x), -1)
+    rows = [
+        back(
+            program,
+            weights,
+            found,
+            np.broadcast_to(e, z.shape).reshape(found[-1].shape),
+            derivative,
+        )
+        for e in np.eye(z.shape[1])
+    ]
+    sides = {k: (seen[k], np.stack([row[k] for row in rows])) for k in rows[0]}
+    H = by_all_weights(program, rates_of(program), sides, sides, np)
+    return Tangents(z, H.transpose(1, 3, 0, 2))
 
 
 def features_of(

@@ -10,14 +10,13 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Positive, checked
-from scalewise._extras import require
-from scalewise.networks._network import AnyNetwork, Network
+from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
 from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
-from scalewise.training._curvature import Curvature
+from scalewise.training._curved_network import CurvedNetwork
 from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._given import predict_linearised
@@ -32,8 +31,7 @@ from scalewise.training._kernel import (
     twins,
     usable,
 )
-from scalewise.training._one_mlp import CurvedMLP, tangents_of
-from scalewise.training._one_network import GivenWeights, Tangents, parameters_of
+from scalewise.training._one_network import GivenWeights, tangents_of
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import Choice, beyond, chosen
@@ -107,8 +105,7 @@ def predict_training(
         at: Where outputs are wanted: on test samples, training samples or both.
         weights: Of one given network, as `nets.init_weights` gives them: this network is predicted, linear in its
             parameters about where they are, in place of all that could be drawn (`predict_linearised`);
-            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width. A
-            network that is not an `MLP` takes JAX.
+            ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
         accuracy: Of the coefficients of 1/n: their errors relative to their sizes, root mean squares over the
             entries of each. ``None`` for what comes without a long wait, .01 with up to 16 samples of a smooth
             activation. ``"<name>_error"`` and the attribute ``accuracy`` say what is reached, and a warning where
@@ -238,23 +235,12 @@ def _of_one(
             f"{type(asked.algorithm).__name__}."
         )
     net, x = asked.net, asked.task.all_inputs
-    tangents, curvature = _linearised(net, weights, x)
+    tangents, curvature = tangents_of(net, weights, x), CurvedNetwork(net, weights, x)
     options: dict[str, Any] = {"times": asked.times, "observables": observables}
     if observables is not None and net.depth > 1:
         options |= {"curvature": curvature, "width": net.widths[-2]}
     found = predict_linearised(*tangents, asked.task, asked.algorithm, **options)
     return found.assign_attrs(net.attributes())
-
-
-def _linearised(net: Network, weights: GivenWeights, x: np.ndarray) -> tuple[Tangents, Curvature]:
-    """A network as a linear model, and what it does beyond that; fully connected ones need NumPy alone."""
-    if net.is_plain:
-        return tangents_of(net, weights, x), CurvedMLP(net, weights, x)
-    require("jax", for_="`weights` of a network that is not an `MLP`", extra="jax")
-    from scalewise.training._by_jax import CurvedNetwork, tangents_by_jax
-
-    parameters = parameters_of(net, weights)
-    return tangents_by_jax(net, parameters, x), CurvedNetwork(net, parameters, x)
 
 
 def _iterated(asked: Asked, choice: Choice) -> xr.Dataset:

@@ -42,13 +42,14 @@ class Stacked(NamedTuple):
         rows = zip(known.widths[1:], known.skips, columns, strict=True)
         for layer, (channels, skip, own) in enumerate(rows, 1):
             said = None if channels == width and layer < depth else channels
-            numbers = (said, *map(_if_other, own, alike))
-            if (skip, *numbers) not in made:
-                dense = Dense(*numbers)
-                made[skip, *numbers] = Skip(sigma, dense, factor=skip) if skip else dense
+            numbers = dict(zip(HYPERPARAMETERS, map(_if_other, own, alike), strict=True))
+            key = (skip, said, *numbers.values())
+            if key not in made:
+                dense = Dense(said, **numbers)
+                made[key] = Skip(sigma, dense, factor=skip) if skip else dense
             if not skip and layers and sigma is not None:
                 layers.append(sigma)
-            layers.append(made[skip, *numbers])
+            layers.append(made[key])
         return Stacked(tuple(layers), width, usual)
 
 

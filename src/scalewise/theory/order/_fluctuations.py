@@ -205,7 +205,8 @@ class OrderOne:
         other = self.readers[j]
         if other.population != reader.population:
             return None
-        return reader.fluctuations((m,), part, other, Q) / reader.n
+        found = reader.fluctuations((m,), part, other, Q)
+        return None if found is None else found / reader.n
 
 
 def lifted(L: Operator | float, values: np.ndarray) -> np.ndarray:

@@ -13,29 +13,28 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._mlp import Plain
 from scalewise.networks._network import AnyNetwork
 from scalewise.training import _one_network as one
-from scalewise.training._one_mlp import layers_of, tangents_of
+from scalewise.training._curved_network import CurvedNetwork
 from scalewise.training._one_network import GivenWeights
 from scalewise.training._spectrum import regular
 
-Inputs = Annotated[Any, Float[np.ndarray, "sample feature"]]
+Inputs = Annotated[Any, Float[np.ndarray, "sample *input"]]
 Factors = Annotated[Any, Float[np.ndarray, "sample output"]]
 Kernel = Annotated[Any, Float[np.ndarray, "a b"]]
 
 
 @readable
 class Step(NamedTuple):
-    """What is added to parameters, or what they are afterwards: `weights` (n_l, n_{l-1}), `biases` (n_l,)."""
+    """What is added to parameters, or what they are afterwards: `weights` and `biases`, as the network has them."""
 
-    weights: tuple[Float[np.ndarray, "after before"], ...]
-    biases: tuple[Float[np.ndarray, " after"], ...]
+    weights: tuple[Float[np.ndarray, "*weights"], ...]
+    biases: tuple[Float[np.ndarray, "*biases"], ...]
 
 
 @checked
 def outputs_of(
-    net: AnyNetwork, weights: GivenWeights, x: Annotated[Any, Float[np.ndarray, "sample *input"]]
+    net: AnyNetwork, weights: GivenWeights, x: Inputs
 ) -> Float[np.ndarray, "sample output"]:
     """Outputs of one network of any layers.
 
@@ -50,7 +49,7 @@ def outputs_of(
 
 
 @checked
-def parameter_step(net: Plain, weights: GivenWeights, x: Inputs, factors: Factors) -> Step:
+def parameter_step(net: AnyNetwork, weights: GivenWeights, x: Inputs, factors: Factors) -> Step:
     r"""$\Delta\theta_\mu=-\sum\lambda_\mu\frac{dz_{i;\tilde\alpha}}{d\theta_\mu}\epsilon_{i;\tilde\alpha}$.
 
     With the error factors $\epsilon=\partial\mathcal L/\partial z$ it is gradient descent at rate 1, for which
@@ -59,24 +58,18 @@ def parameter_step(net: Plain, weights: GivenWeights, x: Inputs, factors: Factor
     Args:
         net: The network, with its rates $\lambda$.
         weights: Where it is.
-        x: Training inputs (sample, feature).
+        x: Training inputs (sample, feature), with positions between the two.
         factors: $\epsilon$, or $\kappa\epsilon$ of a second-order method (sample, output).
 
     Source: PDLT (7.11), (7.12), (7.19), (7.20); with $\kappa$, (10.19).
     """
-    found = layers_of(net, weights, x)
-    back, Ws, bs = factors, [], []
-    for layer in reversed(range(net.depth)):
-        Ws.append(-net.lambda_W[layer] / net.widths[layer] * back.T @ found.entering[layer])
-        bs.append(-net.lambda_b[layer] * back.sum(axis=0))
-        if layer:
-            back = (back @ found.weights[layer]) * found.slopes[layer - 1]
-    return Step(tuple(Ws[::-1]), tuple(bs[::-1]))
+    model = CurvedNetwork(net, weights, x)
+    return Step(*model.shaped(-model.gradients(factors)[0]))
 
 
 @checked
 def giant_leap(
-    net: Plain,
+    net: AnyNetwork,
     weights: GivenWeights,
     x: Inputs,
     targets: Factors,
@@ -91,7 +84,7 @@ def giant_leap(
     Args:
         net: The network, with its rates.
         weights: Where it is.
-        x: Training inputs (sample, feature).
+        x: Training inputs (sample, feature), with positions between the two.
         targets: $y$ (sample, output).
         ntk: $\tilde\Theta$ (sample, sample) at infinite width, as in the text; the network's own NTK if ``None``,
             with which a model that is linear in its parameters has all targets after the step.
@@ -112,10 +105,10 @@ def giant_leap(
         >>> bool(abs(kernels.outputs_of(net, end, x) - 0.5) < 0.1)
         True
     """
-    start = layers_of(net, weights, x)
-    error = start.z - targets
+    z, ntks = one.tangents_of(net, weights, x)
+    error = z - targets
     if ntk is None:
-        H = tangents_of(net, weights, x).ntk.transpose(0, 2, 1, 3).reshape(error.size, error.size)
+        H = ntks.transpose(0, 2, 1, 3).reshape(error.size, error.size)
         flat = regular(H, "NTK of the training samples").solve(error.reshape(-1, 1))
     elif ntk.shape == (len(x), len(x)):
         flat = regular(ntk, "NTK of the training samples").solve(error)
@@ -124,22 +117,24 @@ def giant_leap(
             f"`ntk` must be about the {len(x)} training samples; got shape {ntk.shape}."
         )
     step = parameter_step(net, weights, x, flat.reshape(error.shape))
-    return Step(
-        tuple(W + d for W, d in zip(start.weights, step.weights, strict=True)),
-        tuple(b + d for b, d in zip(start.biases, step.biases, strict=True)),
+    start = one.parameters_of(net, weights)
+    ends = (
+        tuple(a + d for a, d in zip(part, change, strict=True))
+        for part, change in zip(start, step, strict=True)
     )
+    return Step(*ends)
 
 
 @checked
 def two_step_newton(
-    net: Plain, weights: GivenWeights, x: Inputs, targets: Factors, ntk: Kernel
+    net: AnyNetwork, weights: GivenWeights, x: Inputs, targets: Factors, ntk: Kernel
 ) -> tuple[Step, Step]:
     r"""Train by two leaps: with this network's own $\widehat H^{-1}$, then with that of the mean NTK.
 
     Args:
         net: The network, with its rates.
         weights: Where it is.
-        x: Training inputs (sample, feature).
+        x: Training inputs (sample, feature), with positions between the two.
         targets: $y$ (sample, output).
         ntk: Mean NTK, or $\Theta$, on the training samples.
 
@@ -178,7 +173,7 @@ def generalised_loss(
 
 @checked
 def weight_decay_tensor(
-    net: Plain,
+    net: AnyNetwork,
     weights: GivenWeights,
     x: Inputs,
     *,
@@ -187,27 +182,26 @@ def weight_decay_tensor(
 ) -> Float[np.ndarray, "sample output"]:
     r"""How weight decay moves outputs: descending $\mathcal L+\sum a_\mu\theta_\mu^2$ adds $-2\eta\widehat R$.
 
-    $$\widehat R_{i;\delta}=\sum\lambda_\mu a_\mu\theta_\mu\frac{dz_{i;\delta}}{d\theta_\mu},\qquad
-      \widehat R^{(\ell+1)}_{i;\delta}=a_b\lambda_bb_i+a_W\frac{\lambda_W}{n_\ell}\sum_jW_{ij}\sigma_{j;\delta}
+    $$\widehat R_{i;\delta}=\sum\lambda_\mu a_\mu\theta_\mu\frac{dz_{i;\delta}}{d\theta_\mu},$$
+    in fully connected layers
+    $$\widehat R^{(\ell+1)}_{i;\delta}=a_b\lambda_bb_i
+      +a_W\frac{\lambda_W}{n_\ell}\sum_jW_{ij}\sigma_{j;\delta}
       +\sum_jW_{ij}\sigma'_{j;\delta}\widehat R^{(\ell)}_{j;\delta}.$$
 
     Args:
         net: The network, with its rates.
         weights: Where it is.
-        x: Inputs (sample, feature).
+        x: Inputs (sample, feature), with positions between the two.
         bias_decay: $a_b$.
         weight_decay: $a_W$.
 
     Source: PDLT (10.42), (10.43).
     """
-    found = layers_of(net, weights, x)
-    R = np.zeros((len(x), net.widths[1]))
-    for layer in range(net.depth):
-        W = found.weights[layer]
-        own = bias_decay * net.lambda_b[layer] * found.biases[layer]
-        own = (
-            own
-            + weight_decay * net.lambda_W[layer] / net.widths[layer] * found.entering[layer] @ W.T
-        )
-        R = own + (R * found.slopes[layer - 1]) @ W.T if layer else own
-    return R
+    model = CurvedNetwork(net, weights, x)
+    decay = [
+        np.full(a.size, rate)
+        for part, rate in zip(model.start, (weight_decay, bias_decay), strict=True)
+        for a in part
+    ]
+    theta = np.concatenate([a.ravel() for part in model.start for a in part])
+    return model.outputs([model.rates * np.concatenate(decay) * theta])[1]

@@ -14,7 +14,6 @@ from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirica
 from scalewise.nets._networks import check_parameters
 from scalewise.networks._by_jax import forward, precision
 from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
 from scalewise.networks._network import AnyNetwork
 from scalewise.networks._weights import by_node, rates_of, refuse_masks
 from scalewise.training._one_network import outputs_of
@@ -25,19 +24,20 @@ LARGEST = 2**28  # bytes of the third derivatives
 
 
 @checked
-def state_of(net: Plain, parameters: Parameters, x: Any) -> NetworkState:
+def state_of(net: AnyNetwork, parameters: Parameters, x: Any) -> NetworkState:
     r"""Outputs, NTK, dNTK and ddNTKs of one network on samples, to rounding.
 
     Args:
-        net: The network.
+        net: The network, of any layers.
         parameters: As `init_weights` gives them.
-        x: (samples, features), the training samples first.
+        x: (samples, features), with positions between the two; the training samples first.
 
     Returns:
         The state on the points (sample, output), (samples x outputs)^4 numbers for each ddNTK.
 
     Raises:
-        ValueError: If the inputs or the parameters do not fit the network, or its activation has a kink.
+        ValueError: If the inputs or the parameters do not fit the network, an activation or a maximum has a kink,
+            or the network has Dropout.
 
     Source: PDLT (11.8), (∞.5), (∞.7).
 
