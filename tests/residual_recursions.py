@@ -11,13 +11,13 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import pair_moment, single_moment
-from scalewise.networks._network import Perceptron
+from scalewise.networks._network import Network
 
 Layers = Float[np.ndarray, " layer"]
 STEP = 1e-4  # of the derivative with respect to a variance, where a kink forbids the other way
 
 
-def remembered(net: Perceptron, K1: float) -> tuple[Layers, Layers, Layers]:
+def remembered(net: Network, K1: float) -> tuple[Layers, Layers, Layers]:
     r"""K, V and G1 of one input from K1, with the whole memory of the neurons."""
     sigma = net.activation
     n, K, propagated = net.widths, [K1], np.zeros(0)
@@ -48,7 +48,7 @@ def remembered(net: Perceptron, K1: float) -> tuple[Layers, Layers, Layers]:
     return kernel, vertex, metric
 
 
-def printed(net: Perceptron, K1: float) -> tuple[Layers, Layers, Layers]:
+def printed(net: Network, K1: float) -> tuple[Layers, Layers, Layers]:
     r"""The same as PDLT prints it: only the quadratic part of sigma^2 is remembered.
 
     $$V^{(\ell+1)}=C_W^2\big[\langle\sigma^4\rangle-\langle\sigma^2\rangle^2\big]

@@ -142,7 +142,7 @@ class Shape:
             "lambda_b": _one_or_many(_numbers("--lambda-b", self.lambda_b)),
             "lambda_W": _one_or_many(_numbers("--lambda-W", self.lambda_w)),
         }
-        given = {
+        given: dict[str, Any] = {
             key: _one_or_many(_numbers(option, text))
             for key, option, text in (("C_b", "--C-b", self.c_b), ("C_W", "--C-W", self.c_w))
             if text is not None
