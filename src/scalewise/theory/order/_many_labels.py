@@ -1,0 +1,201 @@
+r"""$V$, $D$, $A$, $B$, $F$ of networks of Gaussian preactivations for many labels, in reverse mode.
+
+Each read-out is carried back once; a unit moves it by a form in its labels. With $\hat g$ its form in preactivations,
+what is quadratic in these is covered exactly, and units that are drawn tell the rest,
+$$n\,\mathrm{Cov}=\sum_p\frac n{n_p}\big(\langle\hat g',T+T^T\rangle+\ldots+\mathbb E[rr']\big).$$
+No array with four labels exists; memory grows as their square, and with four inputs as what is asked for does.
+
+Source: derived; first order of von Mises' expansion, with the adjoints of a chain of Gaussian layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalewise.gaussian import at_least_usual
+from scalewise.networks._architecture import Architecture
+from scalewise.theory.flow._units import Scrambled
+from scalewise.theory.order._forms import Form
+from scalewise.theory.order._layout import Layout, layout
+from scalewise.theory.order._reverse import Reading, readings
+from scalewise.theory.order._second_chaos import Forms, ordered, pairs, symmetric
+from scalewise.theory.order._strips import Kernels, kernels
+from scalewise.theory.order._units import SCRAMBLES, Rests, Units, add, take_off, units
+
+Found = dict[str, tuple[np.ndarray, np.ndarray]]
+KNOWN = ("V", "D", "A", "B", "F")
+_SIDES = {"V": ("metric", "metric"), "D": ("metric", "ntk"), "A": ("ntk", "ntk")}
+_WORK = 1 << 30  # labels of two inputs times units
+_FEWEST, _MOST = 1 << 10, 1 << 13  # units
+_ROUNDED = 1e-8  # of a tensor
+
+
+@dataclass
+class _Population:
+    """What all read-outs of one layer make of one population."""
+
+    units: Units
+    rests: Rests
+    metric: Forms
+    ntk: Forms | None
+
+
+def many_labels(
+    net: Architecture,
+    x: np.ndarray,
+    letters: Collection[str],
+    layers: Sequence[int],
+    progress: Callable[[int, int], object] | None = None,
+) -> Found:
+    """Tensors at some layers of one site, each with its standard error, by letter.
+
+    Args:
+        net: A network of Gaussian preactivations.
+        x: Checked inputs.
+        letters: Of `KNOWN`.
+        layers: Which, counted from 1; each a random layer without what is added to it.
+        progress: Called with (layers done, layers in all).
+    """
+    program = net.program
+    ends = [program.layers[layer - 1] for layer in layers]
+    own = layout(program, x, ends)
+    ntk, tangents = bool({"A", "D"} & set(letters)), bool({"B", "F"} & set(letters))
+    known = kernels(own, ntk=ntk or tangents)
+    shape = (len(layers), *(len(x),) * 4)
+    found: Found = {letter: (np.zeros(shape), np.zeros(shape)) for letter in letters}
+    drawn = {
+        root: units(known, root, _count(own, root), ntk=ntk, tangents=tangents) for root in own.lifts
+    }
+    for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
+        if end not in own.course.first:
+            parts = _populations(known, end, drawn, ntk=ntk, tangents=tangents)
+            for letter in letters:
+                value, error = _tensor(letter, known, parts, net.widths[layer - 1])
+                found[letter][0][place], found[letter][1][place] = value, error
+        if progress is not None:
+            progress(place + 1, len(layers))
+    return found
+
+
+def _count(own: Layout, root: int) -> int:
+    """How many units each scramble has."""
+    labels = own.inputs * own.size(root)
+    count = min(max(_WORK // labels**2, _FEWEST), _MOST) // SCRAMBLES
+    return 1 << (count.bit_length() - 1)
+
+
+def _populations(
+    known: Kernels, end: int, drawn: dict[int, Units], *, ntk: bool, tangents: bool
+) -> dict[int, _Population]:
+    own, found = known.layout, dict[int, _Population]()
+    for a in range(own.inputs):
+        below: dict[int, list[Reading]] = {}
+        for reading in readings(known, end, a, ntk=ntk):
+            root = reading.hop.root
+            if root not in found:
+                found[root] = _nothing(own, root, drawn[root], ntk=ntk, tangents=tangents)
+            add(found[root].rests, drawn[root], reading, a, own.inputs)
+            below.setdefault(root, []).append(reading)
+        for root, some in below.items():
+            _settle(own, found[root], root, some, a)
+    return found
+
+
+def _nothing(own: Layout, root: int, units: Units, *, ntk: bool, tangents: bool) -> _Population:
+    linear = not own.course.populations[root].sigma.parity
+    some = {"thin": own.is_thin, "linear": linear}
+    size, inputs = own.size(root), own.inputs
+    return _Population(
+        units,
+        Rests.empty(len(units.z), inputs, ntk=ntk, tangents=tangents),
+        Forms.empty(inputs, size, **some),
+        Forms.empty(inputs, size, **some) if ntk else None,
+    )
+
+
+def _settle(own: Layout, at: _Population, root: int, some: list[Reading], a: int) -> None:
+    """What is known exactly of the read-outs of an input, over all layers that read a population."""
+    size = own.size(root)
+    metric = _sum([r.metric_below.placed(r.hop.at, size) for r in some])
+    ntk = None
+    if at.ntk is not None:
+        ntk = _sum([r.ntk_below.placed(r.hop.at, size) for r in some if r.ntk_below is not None])
+    linear = tuple(_sum_linear([(r.hop.at, r.linear[k]) for r in some], size) for k in range(2))
+    take_off(at.rests, at.units, (metric, ntk), linear, a)
+    at.metric.set(a, metric, linear[0])
+    if at.ntk is not None and ntk is not None:
+        at.ntk.set(a, ntk, linear[1])
+
+
+def _sum(forms: list[Form]) -> Form:
+    total = forms[0]
+    for form in forms[1:]:
+        total = total.plus(form)
+    return total
+
+
+def _sum_linear(parts: list, size: int):
+    if any(slope is None for _, slope in parts):
+        return None
+    total = tuple(np.zeros((len(side), size)) for side in parts[0][1])
+    for at, slope in parts:
+        for target, values in zip(total, slope, strict=True):
+            target[:, at] += values
+    return total
+
+
+def _tensor(
+    letter: str, known: Kernels, parts: dict[int, _Population], n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(input, input, input, input) and its standard error."""
+    own, exact, sums = known.layout, 0.0, Scrambled()
+    inputs = own.inputs
+    rows = []
+    for root, part in parts.items():
+        weight = n / own.course.populations[root].n
+        exact = exact + weight * _exact(letter, known, root, part)
+        rows.append((weight, *_rows(letter, part.rests)))
+    for scramble in range(SCRAMBLES):
+        sums.add(sum(weight * _product(left, right, scramble) for weight, left, right in rows))
+    mean, error = sums.result()
+    value = exact + mean
+    error = np.hypot(at_least_usual(value, error), _ROUNDED * np.abs(value))
+    if letter in _SIDES:
+        index = np.empty((inputs, inputs), dtype=int)
+        first, second = pairs(inputs)
+        index[first, second] = index[second, first] = np.arange(len(first))
+        flat = index.ravel()
+        value, error = value[flat][:, flat], error[flat][:, flat]
+    shape = (inputs,) * 4
+    return value.reshape(shape), error.reshape(shape)
+
+
+def _exact(letter: str, known: Kernels, root: int, part: _Population) -> np.ndarray:
+    lifts = known.layout.lifts[root]
+    K = known.whole(known.K, lifts)
+    if letter in _SIDES:
+        one, other = (getattr(part, side) for side in _SIDES[letter])
+        return symmetric(one, other, K)
+    Theta = known.whole(known.Theta, lifts)
+    inputs = part.metric.inputs
+    left = K if letter == "F" else Theta
+    return ordered(part.metric, left, Theta, own=letter == "F").reshape(inputs**2, inputs**2)
+
+
+def _rows(letter: str, rests: Rests) -> tuple[np.ndarray, np.ndarray]:
+    """(scramble, unit, read-out), centred and scaled."""
+    found = []
+    for side in _SIDES.get(letter, {"F": ("mixed",) * 2, "B": ("tangents",) * 2}.get(letter, ())):
+        values = getattr(rests, side)
+        if letter in _SIDES:
+            values = values[:, *pairs(values.shape[1])]
+            values = (values - values.mean(axis=0)) * np.sqrt(len(values) / (len(values) - 1))
+        found.append(values.reshape(SCRAMBLES, len(values) // SCRAMBLES, -1))
+    return found[0], found[1]
+
+
+def _product(left: np.ndarray, right: np.ndarray, scramble: int) -> np.ndarray:
+    return left[scramble].T @ right[scramble] / left.shape[1]
