@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -23,7 +24,7 @@ Order = tuple[int, int]
 Tile = Float[np.ndarray, "row column"]
 Moments = dict[Order, Tile]
 _TOLERANCE = 1e-10  # of a moment, by the size of its two factors
-_PIECE = 1 << 14  # numbers at a time, which a processor keeps at hand
+_ROWS, _COLUMNS = 64, 192  # at a time, which a processor keeps at hand
 _DERIVATIVES = 3
 
 
@@ -113,10 +114,9 @@ class PairTables:
         if self.sigma.parity and (p + q) % 2:
             return total
         there = self._orders(p, q, float(np.abs(c).max(initial=0.0)))
-        width = max(1, _PIECE // len(c))
-        for start in range(0, c.shape[1], width):
-            own = slice(start, start + width)
-            _horner(f, g[:, own], c[:, own], there, total[:, own])
+        for first, start in product(range(0, len(c), _ROWS), range(0, c.shape[1], _COLUMNS)):
+            row, column = slice(first, first + _ROWS), slice(start, start + _COLUMNS)
+            _horner(f[:, row], g[:, column], c[row, column], there, total[row, column])
         if same.any():
             row, column = np.nonzero(same)
             count = min(len(f), len(g))
@@ -137,12 +137,12 @@ class PairTables:
 def _horner(f: np.ndarray, g: np.ndarray, c: Tile, there: range, total: Tile) -> None:
     r"""$\sum_kf_kg_kc^k$ over some orders."""
     power = c * c if there.step == 2 else c
-    term = np.empty_like(c)
+    term, found = np.empty(c.shape), np.zeros(c.shape)
     last = min(len(f), len(g))
     orders = [k for k in there if k < last]
-    total.fill(0.0)
     for k in reversed(orders):
-        total *= power
-        total += np.multiply.outer(f[k], g[k], out=term)
+        found *= power
+        found += np.multiply(f[k][:, None], g[k], out=term)
     if orders and there.start:
-        total *= c
+        found *= c
+    total[...] = found

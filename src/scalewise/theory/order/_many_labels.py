@@ -27,7 +27,7 @@ from scalewise.theory.order._units import SCRAMBLES, Rests, Units, add, take_off
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 KNOWN = ("V", "D", "A", "B", "F")
-_SIDES = {"V": ("metric", "metric"), "D": ("metric", "ntk"), "A": ("ntk", "ntk")}
+_SIDES = {"V": (0, 0), "D": (0, 1), "A": (1, 1)}  # the metric, and the NTK
 _WORK = 1 << 30  # labels of two inputs times units
 _FEWEST, _MOST = 1 << 10, 1 << 13  # units
 _ROUNDED = 1e-8  # of a tensor
@@ -72,8 +72,9 @@ def many_labels(
     for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
         if end not in own.course.first:
             parts = _populations(known, end, drawn, ntk=ntk, tangents=tangents)
+            exact = {root: _exact(letters, known, root, part) for root, part in parts.items()}
             for letter in letters:
-                value, error = _tensor(letter, known, parts, net.widths[layer - 1])
+                value, error = _tensor(letter, own, parts, exact, net.widths[layer - 1])
                 found[letter][0][place], found[letter][1][place] = value, error
         if progress is not None:
             progress(place + 1, len(layers))
@@ -148,20 +149,20 @@ def _sum_linear(parts: list, size: int):
 
 
 def _tensor(
-    letter: str, known: Kernels, parts: dict[int, _Population], n: int
+    letter: str,
+    own: Layout,
+    parts: dict[int, _Population],
+    exact: dict[int, dict[str, np.ndarray]],
+    n: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(input, input, input, input) and its standard error."""
-    own, exact, sums = known.layout, 0.0, Scrambled()
-    inputs = own.inputs
-    rows = []
-    for root, part in parts.items():
-        weight = n / own.course.populations[root].n
-        exact = exact + weight * _exact(letter, known, root, part)
-        rows.append((weight, *_rows(letter, part.rests)))
+    sums, inputs = Scrambled(), own.inputs
+    weights = {root: n / own.course.populations[root].n for root in parts}
+    rows = {root: _rows(letter, part.rests) for root, part in parts.items()}
     for scramble in range(SCRAMBLES):
-        sums.add(sum(weight * _product(left, right, scramble) for weight, left, right in rows))
+        sums.add(sum(weights[root] * _product(*rows[root], scramble) for root in parts))
     mean, error = sums.result()
-    value = exact + mean
+    value = mean + sum(weights[root] * exact[root][letter] for root in parts)
     error = np.hypot(at_least_usual(value, error), _ROUNDED * np.abs(value))
     if letter in _SIDES:
         index = np.empty((inputs, inputs), dtype=int)
@@ -173,28 +174,38 @@ def _tensor(
     return value.reshape(shape), error.reshape(shape)
 
 
-def _exact(letter: str, known: Kernels, root: int, part: _Population) -> np.ndarray:
+def _exact(
+    letters: Collection[str], known: Kernels, root: int, part: _Population
+) -> dict[str, np.ndarray]:
+    """What is known of the covariances of one population, by letter."""
     lifts = known.layout.lifts[root]
     K = known.whole(known.K, lifts)
-    if letter in _SIDES:
-        one, other = (getattr(part, side) for side in _SIDES[letter])
-        return symmetric(one, other, K)
-    Theta = known.whole(known.Theta, lifts)
-    inputs = part.metric.inputs
-    left = K if letter == "F" else Theta
-    return ordered(part.metric, left, Theta, own=letter == "F").reshape(inputs**2, inputs**2)
+    kinds = [part.metric, *([] if part.ntk is None else [part.ntk])]
+    found = symmetric(kinds, K) if _SIDES.keys() & set(letters) else {}
+    result = {letter: found[sides] for letter, sides in _SIDES.items() if sides in found}
+    for letter in {"F", "B"} & set(letters):
+        Theta = known.whole(known.Theta, lifts)
+        left, own = (K, True) if letter == "F" else (Theta, False)
+        values = ordered(part.metric, left, Theta, own=own)
+        result[letter] = values.reshape(part.metric.inputs**2, -1)
+    return result
 
 
 def _rows(letter: str, rests: Rests) -> tuple[np.ndarray, np.ndarray]:
     """(scramble, unit, read-out), centred and scaled."""
-    found = []
-    for side in _SIDES.get(letter, {"F": ("mixed",) * 2, "B": ("tangents",) * 2}.get(letter, ())):
-        values = getattr(rests, side)
-        if letter in _SIDES:
-            values = values[:, *pairs(values.shape[1])]
-            values = (values - values.mean(axis=0)) * np.sqrt(len(values) / (len(values) - 1))
-        found.append(values.reshape(SCRAMBLES, len(values) // SCRAMBLES, -1))
-    return found[0], found[1]
+    if letter not in _SIDES:
+        values = rests.mixed if letter == "F" else rests.tangents
+        assert values is not None
+        found = values.reshape(SCRAMBLES, len(values) // SCRAMBLES, -1)
+        return found, found
+    both = []
+    for side in _SIDES[letter]:
+        values = (rests.metric, rests.ntk)[side]
+        assert values is not None
+        values = values[:, *pairs(values.shape[1])]
+        values = (values - values.mean(axis=0)) * np.sqrt(len(values) / (len(values) - 1))
+        both.append(values.reshape(SCRAMBLES, len(values) // SCRAMBLES, -1))
+    return both[0], both[1]
 
 
 def _product(left: np.ndarray, right: np.ndarray, scramble: int) -> np.ndarray:

@@ -10,7 +10,9 @@ Source: Isserlis' theorem.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 from jaxtyping import Float
@@ -80,31 +82,47 @@ def pairs(inputs: int) -> tuple[np.ndarray, np.ndarray]:
     return np.triu_indices(inputs)
 
 
-def symmetric(one: Forms, other: Forms, K: Square) -> Pairs:
-    """Covariances of read-outs that have no order, each of one kind with each of another."""
-    first, second = pairs(one.inputs)
-    folded = np.where(first == second, 2.0, 1.0)
-    same = one is other
-    found, beside = np.empty((len(first), len(first))), np.empty((len(first), len(first)))
-    turned = beside if same else np.empty_like(beside)
+def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]:
+    """Covariances of read-outs that have no order, by their kinds: of each with itself and with all later ones.
+
+    Args:
+        kinds: The forms of each.
+        K: Covariances of the labels.
+    """
+    inputs, size = kinds[0].inputs, kinds[0].size
+    first, second = pairs(inputs)
+    shape, numbers = (len(first), len(first)), range(len(kinds))
+    found = {key: np.zeros(shape) for key in combinations_with_replacement(numbers, 2)}
+    beside = {key: np.zeros(shape) for key in product(numbers, repeat=2)}
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
-        T = _around(K, one.block(a, b), K, a, b)
-        R = _by_blocks(T, other.across, one.inputs)
-        found[row] = folded * R[first, second] + np.where(first == second, 0.0, R[second, first])
-        beside[row] = 2 * _against(other.own, _own_blocks(other.own, T, one.inputs), first, second)
-    if not same:
-        for row, (a, b) in enumerate(zip(first, second, strict=True)):
-            T = _around(K, other.block(a, b), K, a, b)
-            turned[row] = 2 * _against(one.own, _own_blocks(one.own, T, one.inputs), first, second)
-    found += beside + turned.T
-    found += 2 * _of_own(one.own, other.own, K, K, first, second)
-    if one.linear is not None and other.linear is not None:
-        found += _linear(one.linear, other.linear, K, first, second)
+        later, start = strip_of(inputs, a).start, a * size
+        at = first[later:] - a, second[later:] - a
+        for k, one in enumerate(kinds):
+            half = K[:, _at(a, size)] @ one.block(a, b)
+            # Pairs of earlier inputs have met this one already.
+            T = half[start:] @ K[_at(b, size), start:]
+            for m, other in enumerate(kinds):
+                R = _by_blocks(T, other.across[start:, start:], inputs - a)
+                values = (R + R.T)[at]
+                if k <= m:
+                    found[k, m][row, later:] = values
+                if m <= k:
+                    found[m, k][later:, row] = values
+                seen = _seen(other.own, half, K[_at(b, size)], inputs)
+                beside[k, m][row] = 2 * _against(other.own, seen, first, second)
+    for (k, m), values in found.items():
+        one, other = kinds[k], kinds[m]
+        values += beside[k, m] + beside[m, k].T
+        values += 2 * _of_own(one.own, other.own, K, K, first, second)
+        if one.linear is not None and other.linear is not None:
+            values += _linear(one.linear, other.linear, K, first, second)
     return found
 
 
-def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> Float[np.ndarray, "..."]:
-    """Covariances of read-outs with an order, (input, input, input, input).
+def ordered(
+    forms: Forms, left: Square, right: Square, *, own: bool
+) -> Float[np.ndarray, "input input input input"]:
+    """Covariances of read-outs with an order.
 
     Args:
         forms: Of the metric.
@@ -112,26 +130,27 @@ def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> Float[np
         right: And on the second.
         own: Whether there are parts of the second input alone, twice those of the metric, and linear ones.
     """
-    N, (first, second) = forms.inputs, pairs(forms.inputs)
+    N, size, (first, second) = forms.inputs, forms.size, pairs(forms.inputs)
     found, beside = (np.zeros((N, N, N, N)) for _ in range(2))
-    for a in range(N):
-        for b in range(N):
-            T = _around(left, forms.block(a, b), right, a, b)
-            found[a, b] = _by_blocks(T, forms.across, N)
-            if own:
-                blocks = 2 * _own_blocks(forms.own, T, N)
-                beside[a, b] = _of_second(forms.own, blocks, first, second)
+    for a, b in product(range(N), repeat=2):
+        start = a * size
+        half = left[:, _at(a, size)] @ forms.block(a, b)
+        T = half[start:] @ right[_at(b, size)]
+        values = _by_blocks(T, forms.across[start:], N)
+        found[a, b, a:] = values
+        found[a:, :, a, b] = values
+        if own:
+            seen = _seen(forms.own, half, right[_at(b, size)], N)
+            beside[a, b] = 2 * _of_second(forms.own, seen, first, second)
     if not own:
         return found
     found += beside + beside.transpose(2, 3, 0, 1)
-    for a in range(N):
-        for b in range(N):
-            one = _own_of(forms.own, a, b, N)
-            blocks = 4 * _blocks_of_own(one, left, right, b, N)
-            found[a, b] += _of_second(forms.own, blocks, first, second)
-            if forms.linear is not None:
-                moved = right[:, _at(b, forms.size)] @ _own_of(forms.linear, a, b, N)
-                found[a, b] += _of_second(forms.linear, moved.reshape(N, -1), first, second)
+    for a, b in product(range(N), repeat=2):
+        one = _own_of(forms.own, a, b, N)
+        found[a, b] += 4 * _of_second(forms.own, _of_one(one, left, right, b, N), first, second)
+        if forms.linear is not None:
+            moved = right[:, _at(b, size)] @ _own_of(forms.linear, a, b, N)
+            found[a, b] += _of_second(forms.linear, moved.reshape(N, -1), first, second)
     return found
 
 
@@ -139,27 +158,22 @@ def _at(a: int, size: int) -> slice:
     return slice(a * size, (a + 1) * size)
 
 
-def _around(left: Square, block: np.ndarray, right: Square, a: int, b: int) -> Square:
-    size = len(block)
-    return (left[:, _at(a, size)] @ block) @ right[_at(b, size)]
-
-
-def _by_blocks(T: Square, across: Square, inputs: int) -> Float[np.ndarray, "input input"]:
+def _by_blocks(T: Square, across: Square, inputs: int) -> Float[np.ndarray, "row input"]:
     """The sums of a product over pairs of inputs."""
-    size = len(T) // inputs
-    found = np.empty((inputs, inputs))
-    for c in range(inputs):
-        product = T[_at(c, size)] * across[_at(c, size)]
-        found[c] = product.reshape(size, inputs, size).sum(axis=(0, 2))
+    size = T.shape[1] // inputs
+    found = np.empty((len(T) // size, inputs))
+    for c in range(len(found)):
+        values = T[_at(c, size)] * across[_at(c, size)]
+        found[c] = values.sum(axis=0).reshape(inputs, size).sum(axis=1)
     return found
 
 
-def _own_blocks(own: Own, T: Square, inputs: int) -> np.ndarray:
-    """What parts of one input alone see of a matrix."""
+def _seen(own: Own, half: np.ndarray, right: np.ndarray, inputs: int) -> np.ndarray:
+    """What parts of one input alone see of a product of two matrices."""
     if isinstance(own, Diagonals):
-        return np.diagonal(T).reshape(inputs, -1)
-    size = len(T) // inputs
-    return np.array([T[_at(c, size), _at(c, size)] for c in range(inputs)])
+        return np.einsum("up,pu->u", half, right).reshape(inputs, -1)
+    size = len(right)
+    return half.reshape(inputs, size, size) @ right.reshape(size, inputs, size).swapaxes(0, 1)
 
 
 def _against(own: Own, blocks: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -186,7 +200,7 @@ def _own_of(own: Own, a: int, b: int, inputs: int) -> np.ndarray:
     return own.second[place] if a <= b else own.first[place]
 
 
-def _blocks_of_own(one: np.ndarray, left: Square, right: Square, a: int, inputs: int) -> np.ndarray:
+def _of_one(one: np.ndarray, left: Square, right: Square, a: int, inputs: int) -> np.ndarray:
     """What parts of one input alone see of those of another one."""
     at = _at(a, one.shape[-1])
     if one.ndim == 1:
@@ -203,8 +217,8 @@ def _of_own(
     inputs = int(second.max()) + 1
     found = np.empty((len(first), len(first)))
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
-        blocks = _blocks_of_own(one.first[row], left, right, a, inputs)
-        blocks = blocks + _blocks_of_own(one.second[row], left, right, b, inputs)
+        blocks = _of_one(one.first[row], left, right, a, inputs)
+        blocks = blocks + _of_one(one.second[row], left, right, b, inputs)
         found[row] = _against(other, blocks, first, second)
     return found
 

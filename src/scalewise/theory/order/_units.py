@@ -21,6 +21,7 @@ from scalewise.theory.order._strips import Kernels
 SCRAMBLES = 16
 Values = Float[np.ndarray, "unit label"]
 _PIECE = 1 << 19  # numbers at a time
+_SPREAD = 128  # labels
 
 
 @dataclass
@@ -77,11 +78,19 @@ def _drawn(
     for j, lift in lifts.items():
         labels, parts = len(of[j]), []
         for scramble in range(SCRAMBLES):
-            drawn = normals(labels, count // 2 if both else count, (*seed, j, scramble))
-            parts.append(drawn if both else drawn[:, :count])
+            parts.append(_normals(labels, count, (*seed, j, scramble), both=both))
         u = (rooted(of[j]) @ np.concatenate(parts, axis=1)).T
         total = total + lift.read(np.ascontiguousarray(u))[0]
     return np.asarray(total)
+
+
+def _normals(labels: int, count: int, seed: tuple[int, ...], *, both: bool) -> Values:
+    """(label, unit): spread evenly, where there are few labels."""
+    half = count // 2 if both else count
+    if labels > _SPREAD:  # there evenly spread points tell nothing more
+        drawn = np.random.default_rng(seed).standard_normal((labels, half))
+        return np.concatenate([drawn, -drawn], axis=1) if both else drawn
+    return normals(labels, half, seed)[:, :count]
 
 
 @dataclass
