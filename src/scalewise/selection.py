@@ -12,6 +12,7 @@ from typing import Any
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
+from scalewise.networks import _nodes
 from scalewise.networks._architecture import Architecture
 from scalewise.networks._course import kind
 from scalewise.networks._perceptron import Perceptron
@@ -28,6 +29,11 @@ MOST_PATHS = 48
 # Labels, which are inputs at positions: of all layers whose channels meet, and of one layer where four of them meet
 # in one expectation. Arrays over pairs of pairs of them fill the memory beyond.
 MOST_LABELS, MOST_READ = 64, 32
+# Labels between any two of which covariances fit the memory, and inputs of which arrays with four do. Slopes of
+# read-outs are carried back through the layers at so many.
+MOST_CARRIED, MOST_INPUTS = 1 << 13, 64
+CARRIED = ("V", "A", "B", "D", "F")
+_MOST_PLACES = 128  # of layers that have weights of their own at each
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
 _MOST_PASTS = 60
 
@@ -170,6 +176,36 @@ def too_large(net: Architecture, samples: int, row: Observable) -> str:
     return ""
 
 
+def too_many(net: Architecture, samples: int, row: Observable, layers: Sequence[int]) -> str:
+    """Why an observable is not had by carrying read-outs back through the layers, a clause; empty if it is.
+
+    Args:
+        net: A network whose activations act on sums of random layers.
+        samples: How many inputs there are.
+        row: The observable.
+        layers: Layers of one site, counted from 1.
+    """
+    program, found = net.program, kind(net.program)
+    assert not isinstance(found, str)
+    if row.letter not in CARRIED:
+        return "nobody has derived its slopes"
+    ends = [program.layers[layer - 1] for layer in layers]
+    if not all(program.averages_out(((end, 1.0),)) for end in ends):
+        return "neurons of a layer remember what was added to them"
+    if any(
+        isinstance(node, _nodes.Draw) and program.places(here) > _MOST_PLACES
+        for here, node in enumerate(program.nodes)
+    ):
+        return "weights of a layer differ from place to place"
+    labels = samples * found.most_labels
+    if labels > MOST_CARRIED or samples > MOST_INPUTS:
+        return (
+            f"{samples} inputs have {labels} labels in it, and pairs fit of {MOST_CARRIED} labels and of "
+            f"{MOST_INPUTS} inputs"
+        )
+    return ""
+
+
 def _unfit(row: Observable, net: Architecture, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
     if isinstance(net, Perceptron) and not any(net.skips):
@@ -177,6 +213,8 @@ def _unfit(row: Observable, net: Architecture, samples: int) -> str:
     if isinstance(kind(net.program), str):
         return ""
     why = too_large(net, samples, row)
+    if why and not too_many(net, samples, row, net.layers_of_one_site):
+        return ""
     told = row.of_units is not None and not row.of_units(net) and not isinstance(net, Perceptron)
     return "" if told else why
 

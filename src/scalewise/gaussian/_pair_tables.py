@@ -1,8 +1,9 @@
 r"""Moments $M_{pq}$ between all labels of a layer, tile by tile: one Hermite table for each derivative.
 
-By Mehler's formula $M_{pq}(s,t)=\sum_kh^{(p)}_k(s)\,h^{(q)}_k(t)\,c_{st}^k$ with the coefficients of $\sigma^{(p)}$ at
-the variance of each label. A tile takes as many orders as its largest correlation asks for; a label with itself
-has correlation 1 and is known apart. Activations with kinks, whose coefficients never end, go by `pair_moments`.
+By Mehler's formula $M_{pq}(s,t)=\sum_kh^{(p)}_k(s)\,h^{(q)}_k(t)\,c_{st}^k$ with the coefficients of
+$\sigma^{(p)}$ at the variance of each label. A tile takes as many orders as its largest correlation asks for; a
+label with itself has correlation 1 and is known apart. Activations with kinks, whose coefficients never end, go by
+`pair_moments`.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class PairTables:
             orders: $(p,q)$, each up to 3; where there is no series of `PAIR_ORDERS`.
 
         Returns:
-            By $(p,q)$; 1e-10 of $\\sqrt{\\langle\\sigma^{(p)2}\\rangle\\langle\\sigma^{(q)2}\\rangle}$.
+            By $(p,q)$; 1e-10 of $\sqrt{\langle\sigma^{(p)2}\rangle\langle\sigma^{(q)2}\rangle}$.
         """
         same = np.arange(*rows.indices(len(self.K)))[:, None] == np.arange(
             *columns.indices(len(self.K))

@@ -228,6 +228,8 @@ def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
     if form.keys() & found._joined.keys():
         raise Unfit(f"node [{here}], {node.said}, reads what no activation has made")
     points = tuple(sorted(form))
+    # Activations that are added up are those of one channel, whatever random layers they act on.
+    found.join([draw for point in points for draw in forms[program.nodes[point].of[0]]])
     whole = np.concatenate([form[point] for point in points], axis=1)
     sizes = program.positions[below]
     count = found.labels_of(below) // math.prod(sizes)

@@ -1,7 +1,7 @@
 r"""Quadratic forms of the labels of two inputs: what one read-out is made of, for one input and all later ones.
 
-A read-out of inputs $a$ and $b$ reacts to averages of products by a form with three parts, one that takes a label of
-each input and one for each of them alone,
+A read-out of inputs $a$ and $b$ reacts to averages of products by a form with three parts, one that takes a label
+of each input and one for each of them alone,
 $$q=\sum_{s\in a,t\in b}G_{st}x_sx'_t+\sum_{ss'\in a}D_{ss'}x_sx'_{s'}+\sum_{tt'\in b}D'_{tt'}x_tx'_{t'}.$$
 Those of an input alone begin as diagonals, because variances move averages, and stay so unless a layer sees several
 labels at once.
@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 
 from scalewise.theory.order._layout import Spreading, Strip
 
-Diagonal = Float[np.ndarray, "other label"]
-Rows = Float[np.ndarray, "_unit label"]
+Diagonal = Float[np.ndarray, "_other _label"]
+Rows = Float[np.ndarray, "_unit _label"]
 OwnMoments = Callable[[int, tuple[int, int]], np.ndarray]  # of one input with itself
 
 
@@ -60,7 +60,7 @@ class Own(ABC):
 
     @abstractmethod
     def answered(self, a: int, moments: OwnMoments) -> Own:
-        r"""How $\\langle\\sigma\\sigma\\rangle$ of an input alone answers to its covariances."""
+        r"""How $\langle\sigma\sigma\rangle$ of an input alone answers to its covariances."""
 
     @abstractmethod
     def slopes(self, a: int, moments: OwnMoments) -> tuple[Diagonal, Diagonal]:
@@ -71,11 +71,11 @@ class Own(ABC):
         """Among more labels."""
 
     @abstractmethod
-    def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit other"]:
+    def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         """Values on the labels of the first input."""
 
     @abstractmethod
-    def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit other"]:
+    def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         """Values on the labels of all second inputs."""
 
 
@@ -88,9 +88,9 @@ class Diagonals(Own):
     def back(self, through: Spreading, a: int) -> Own:
         if through.is_plain:
             return self
-        squares = through.squares.T
-        one = through.of_input(squares, a) @ self.first.T
-        other = through.of_input(squares, a, through.inputs - 1) @ self.second.ravel()
+        one = through.of_input(through.squares, a) @ self.first.T
+        last = through.inputs - 1
+        other = through.of_input(through.squares, a, last) @ self.second.ravel()
         return Diagonals(one.T, other.reshape(len(self.second), -1))
 
     def answered(self, a: int, moments: OwnMoments) -> Own:
@@ -106,10 +106,10 @@ class Diagonals(Own):
         found.first[:, at], found.second[:, at] = self.first, self.second
         return found
 
-    def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit other"]:
+    def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         return (left * right) @ self.first.T
 
-    def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit other"]:
+    def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         both = (left * right).reshape(len(left), *self.second.shape)
         return np.einsum("mbp,bp->mb", both, self.second)
 
@@ -152,11 +152,11 @@ class Squares(Own):
         found.first[:, at[:, None], at], found.second[:, at[:, None], at] = self.first, self.second
         return found
 
-    def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit other"]:
+    def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         moved = np.tensordot(left, self.first, (1, 1))
         return np.einsum("mbp,mp->mb", moved, right)
 
-    def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit other"]:
+    def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         apart = (len(left), *self.second.shape[:2])
         moved = left.reshape(apart).swapaxes(0, 1) @ self.second
         return np.einsum("bmp,mbp->mb", moved, right.reshape(apart))

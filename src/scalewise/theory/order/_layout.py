@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
+from scalewise.gaussian import Places
 from scalewise.networks._course import Course, course
 from scalewise.networks._nodes import Draw, Mix, Weigh
 from scalewise.networks._program import Program
@@ -23,7 +24,7 @@ from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._room import Pair
 from scalewise.theory.flow._rules import blocks
 
-Strip = Float[np.ndarray, "row column"]  # labels of an input, and of it and all later ones
+Strip = Float[np.ndarray, "_row _column"]  # labels of an input, and of it and all later ones
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class Spreading:
 
     @cached_property
     def squares(self) -> sparse.csr_array:
-        r"""$\\sum_\\tau B_\\tau[s,u]^2$, by which diagonals are carried back."""
-        return sparse.csr_array(sum(one.multiply(one) for one in self.maps[1:]) + self.maps[0].multiply(self.maps[0]))
+        r"""$\sum_\tau(B_\tau^T)_{us}^2$, by which diagonals are carried back."""
+        first, *others = (one.multiply(one) for one in self._turned)
+        return sparse.csr_array(sum(others, first))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -85,7 +87,7 @@ class Spreading:
             total = total + (self.of_input(one, a, self.inputs - 1) @ half.T).T
         return np.ascontiguousarray(total)
 
-    def read(self, x: Float[np.ndarray, "_unit label"]) -> list[Float[np.ndarray, "_unit _made"]]:
+    def read(self, x: Float[np.ndarray, "_unit _label"]) -> list[Float[np.ndarray, "_unit _made"]]:
         r"""$B_\tau x$ for each map."""
         return [x] if self.is_plain else [np.ascontiguousarray((one @ x.T).T) for one in self.maps]
 
@@ -146,9 +148,9 @@ class Layout:
 
     @property
     def is_thin(self) -> bool:
-        """Whether only layers of one label, whose own parts are nothing, see several labels at once."""
-        ends = {hop.draw for hop in self.hops} & set(self.course.ends)
-        seen = [hop.taps for hop in self.hops if hop.draw not in ends]
+        """Whether no layer sees several labels at once but the last ones, below which no part is diagonal yet."""
+        read = set[int]().union(*(hop.lifts for hop in self.hops))
+        seen = [hop.taps for hop in self.hops if hop.draw in read]
         seen += [lift for hop in self.hops for lift in hop.lifts.values()]
         return all(one.is_thin for one in seen)
 
@@ -215,8 +217,8 @@ def _lifts(own: Sequence[Course], points: Sequence[int], inputs: int) -> dict[in
 def _spreading(maps: Sequence[Sequence[np.ndarray]], inputs: int) -> Spreading:
     """Maps, each given input by input, or once for all inputs."""
     found = []
-    for blocks in maps:
-        made = [sparse.csr_array(block) for block in blocks]
+    for parts in maps:
+        made = [sparse.csr_array(part) for part in parts]
         made = made if len(made) == inputs else made * inputs
         found.append(sparse.csr_array(sparse.block_diag(made, format="csr")))
     return Spreading(inputs, tuple(found))
@@ -235,7 +237,12 @@ def first_strip(own: Layout, fields: Fields, draw: int, a: int) -> tuple[Strip, 
     found: Pair | None = None
     for here, pair in fields.along(rows, columns, draw, only=only):
         if here == draw:
-            at, size = fields.places(here, rows, columns), own.draw_size(draw)
-            found = pair.each(lambda tile: np.array(blocks(tile, at).swapaxes(1, 2).reshape(size, -1)))
+            laid = partial(_laid, at=fields.places(here, rows, columns), size=own.draw_size(draw))
+            found = pair.each(laid)
     assert found is not None
     return found.C, found.T
+
+
+def _laid(tile: np.ndarray, at: Places, size: int) -> Strip:
+    """A copy, because the array is used again."""
+    return np.array(blocks(tile, at).swapaxes(1, 2).reshape(size, -1))

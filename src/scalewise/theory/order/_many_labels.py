@@ -1,7 +1,7 @@
 r"""$V$, $D$, $A$, $B$, $F$ of networks of Gaussian preactivations for many labels, in reverse mode.
 
-Each read-out is carried back once; a unit moves it by a form in its labels. With $\hat g$ its form in preactivations,
-what is quadratic in these is covered exactly, and units that are drawn tell the rest,
+Each read-out is carried back once; a unit moves it by a form in its labels. With $\hat g$ its form in
+preactivations, what is quadratic in these is covered exactly, and units that are drawn tell the rest,
 $$n\,\mathrm{Cov}=\sum_p\frac n{n_p}\big(\langle\hat g',T+T^T\rangle+\ldots+\mathbb E[rr']\big).$$
 No array with four labels exists; memory grows as their square, and with four inputs as what is asked for does.
 
@@ -29,7 +29,7 @@ Found = dict[str, tuple[np.ndarray, np.ndarray]]
 KNOWN = ("V", "D", "A", "B", "F")
 _SIDES = {"V": (0, 0), "D": (0, 1), "A": (1, 1)}  # the metric, and the NTK
 _WORK = 1 << 30  # labels of two inputs times units
-_FEWEST, _MOST = 1 << 10, 1 << 13  # units
+_FEWEST, _MOST = 1 << 10, 1 << 14  # units
 _ROUNDED = 1e-8  # of a tensor
 
 
@@ -67,7 +67,8 @@ def many_labels(
     shape = (len(layers), *(len(x),) * 4)
     found: Found = {letter: (np.zeros(shape), np.zeros(shape)) for letter in letters}
     drawn = {
-        root: units(known, root, _count(own, root), ntk=ntk, tangents=tangents) for root in own.lifts
+        root: units(known, root, _count(own, root), ntk=ntk, tangents=tangents)
+        for root in own.lifts
     }
     for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
         if end not in own.course.first:

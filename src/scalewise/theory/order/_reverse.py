@@ -1,11 +1,11 @@
 r"""Read-outs carried back through the layers: how kernel and NTK at the end answer to averages on the way.
 
-With $g$ the slope of a read-out in $\Sigma$ of a layer, $\bar g=C_W\sum_\tau B_\tau^TgB_\tau$ is that in the averages
-that it reads, and below an activation
+With $g$ the slope of a read-out in $\Sigma$ of a layer, $\bar g=C_W\sum_\tau B_\tau^TgB_\tau$ is that in the
+averages that it reads, and below an activation
 $$\hat g_{st}=\bar g_{st}M_{11},\qquad
   \hat g_{ss}\mathrel{+}=\tfrac12\sum_t\bar g_{st}M_{20}+\tfrac12\sum_t\bar g_{ts}M_{02}.$$
-Of the NTK, with slopes $g$ in $\Theta$ and $e$ in $\Sigma$, $\bar e=\sum_\tau B_\tau^T(C_We+\lambda_Wg)B_\tau$, and the
-product $\bar g\Theta$ answers with $M_{22}$, $M_{31}$, $M_{13}$ beside it. Slopes in $\Theta$, in averages of a
+Of the NTK, with slopes $g$ in $\Theta$ and $e$ in $\Sigma$, $\bar e=\sum_\tau B_\tau^T(C_We+\lambda_Wg)B_\tau$, and
+the product $\bar g\Theta$ answers with $M_{22}$, $M_{31}$, $M_{13}$ beside it. Slopes in $\Theta$, in averages of a
 field and a tangent, and of two tangents are $\hat g$ again; the second has twice the part of one input alone.
 
 Source: derived; the adjoint of `scalewise.theory.order._readers`.
@@ -19,12 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian._pair_tables import Moments
 from scalewise.theory.order._forms import Form, Own, summed
 from scalewise.theory.order._layout import Hop, Strip
-from scalewise.theory.order._strips import Kernels
+from scalewise.theory.order._strips import Kernels, Moments
 
-Slope = tuple[Float[np.ndarray, "other label"], Float[np.ndarray, "other label"]]
+Slope = tuple[Float[np.ndarray, "_other _label"], Float[np.ndarray, "_other _label"]]
 _OF_METRIC = ((1, 1), (2, 0), (0, 2))
 _OF_NTK = ((2, 2), (3, 1), (1, 3))
 

@@ -78,7 +78,7 @@ def strip_of(inputs: int, a: int) -> slice:
 
 
 def pairs(inputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs of all read-outs, $a\\le b$."""
+    r"""Inputs of all read-outs, $a\le b$."""
     return np.triu_indices(inputs)
 
 
@@ -94,7 +94,7 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
     shape, numbers = (len(first), len(first)), range(len(kinds))
     found = {key: np.zeros(shape) for key in combinations_with_replacement(numbers, 2)}
     beside = {key: np.zeros(shape) for key in product(numbers, repeat=2)}
-    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         later, start = strip_of(inputs, a).start, a * size
         at = first[later:] - a, second[later:] - a
         for k, one in enumerate(kinds):
@@ -119,9 +119,7 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
     return found
 
 
-def ordered(
-    forms: Forms, left: Square, right: Square, *, own: bool
-) -> Float[np.ndarray, "input input input input"]:
+def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarray:
     """Covariances of read-outs with an order.
 
     Args:
@@ -158,7 +156,7 @@ def _at(a: int, size: int) -> slice:
     return slice(a * size, (a + 1) * size)
 
 
-def _by_blocks(T: Square, across: Square, inputs: int) -> Float[np.ndarray, "row input"]:
+def _by_blocks(T: np.ndarray, across: np.ndarray, inputs: int) -> Float[np.ndarray, "_row _input"]:
     """The sums of a product over pairs of inputs."""
     size = T.shape[1] // inputs
     found = np.empty((len(T) // size, inputs))
@@ -184,8 +182,8 @@ def _against(own: Own, blocks: np.ndarray, first: np.ndarray, second: np.ndarray
 
 def _of_second(
     own: Own, blocks: np.ndarray, first: np.ndarray, second: np.ndarray
-) -> Float[np.ndarray, "input input"]:
-    """The same of read-outs with an order: of their second input alone, which is the first one of the other order."""
+) -> Float[np.ndarray, "_input _input2"]:
+    """The same of read-outs with an order: of their second input alone, which the other order has as its first."""
     axes = tuple(range(1, own.first.ndim))
     found = np.empty((len(blocks), len(blocks)))
     found[second, first] = (own.first * blocks[first]).sum(axis=axes)
@@ -216,7 +214,7 @@ def _of_own(
     """Of parts of one input alone with each other."""
     inputs = int(second.max()) + 1
     found = np.empty((len(first), len(first)))
-    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         blocks = _of_one(one.first[row], left, right, a, inputs)
         blocks = blocks + _of_one(one.second[row], left, right, b, inputs)
         found[row] = _against(other, blocks, first, second)
@@ -226,7 +224,7 @@ def _of_own(
 def _linear(one: Own, other: Own, K: Square, first: np.ndarray, second: np.ndarray) -> Pairs:
     size, inputs = one.first.shape[1], int(second.max()) + 1
     found = np.empty((len(first), len(first)))
-    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         moved = K[:, _at(a, size)] @ one.first[row] + K[:, _at(b, size)] @ one.second[row]
         found[row] = _against(other, moved.reshape(inputs, -1), first, second)
     return found

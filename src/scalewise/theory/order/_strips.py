@@ -5,14 +5,14 @@ Everything that is kept has two labels, so memory grows as their square. Moments
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import PairTables
-from scalewise.gaussian._pair_tables import Moments
 from scalewise.theory.order._layout import (
     Hop,
     Layout,
@@ -23,6 +23,7 @@ from scalewise.theory.order._layout import (
 )
 
 Square = Float[np.ndarray, "_label _label2"]
+Moments = dict[tuple[int, int], Strip]
 
 
 @dataclass
@@ -57,8 +58,11 @@ class Kernels:
             ((j, lift),) = lifts.items()
             if lift.is_plain:
                 return of[j]
-        size = next(iter(lifts.values())).sizes[0]
-        return gathered(self.layout.inputs, size, lambda a: self.strip(of, lifts, a))
+        inputs, size = self.layout.inputs, next(iter(lifts.values())).sizes[0]
+        found = np.empty((inputs * size, inputs * size))
+        for a in range(inputs):
+            _set(found, a, size, self.strip(of, lifts, a))
+        return found
 
     def moments(self, hop: Hop, a: int, orders: Sequence[tuple[int, int]]) -> Moments:
         """On the labels that a layer reads."""
@@ -71,13 +75,11 @@ class Kernels:
         """By the labels that a layer reads."""
         if hop.draw not in self.tables:
             sigma = self.layout.course.populations[hop.root].sigma
-            size = len(hop.at)
-            own = [self.own_diagonal(hop, a) for a in range(self.layout.inputs)]
-            assert all(len(part) == size for part in own)
+            own = [self._own_diagonal(hop, a) for a in range(self.layout.inputs)]
             self.tables[hop.draw] = PairTables(sigma, np.concatenate(own))
         return self.tables[hop.draw]
 
-    def own_diagonal(self, hop: Hop, a: int) -> np.ndarray:
+    def _own_diagonal(self, hop: Hop, a: int) -> np.ndarray:
         """K of each label of an input with itself."""
         total = 0.0
         for j, lift in hop.lifts.items():
@@ -113,16 +115,6 @@ class Kernels:
         return self._tables(hop).is_series
 
 
-def gathered(inputs: int, size: int, strip) -> Square:
-    """A symmetric matrix over labels from its strips."""
-    found = np.empty((inputs * size, inputs * size))
-    for a in range(inputs):
-        own, on = slice(a * size, (a + 1) * size), slice(a * size, None)
-        found[own, on] = strip(a)
-        found[on, own] = found[own, on].T
-    return found
-
-
 def kernels(own: Layout, *, ntk: bool) -> Kernels:
     """All of them, layer by layer.
 
@@ -130,12 +122,11 @@ def kernels(own: Layout, *, ntk: bool) -> Kernels:
         own: The network.
         ntk: Whether Theta is wanted.
     """
-    found = Kernels(own)
-    fields = first_fields(own, ntk=ntk)
+    found, fields = Kernels(own), first_fields(own, ntk=ntk)
     for draw in sorted(own.course.first):
-        _fill(found, draw, own.draw_size(draw), lambda a, draw=draw: first_strip(own, fields, draw, a), ntk=ntk)
+        _fill(found, draw, partial(first_strip, own, fields, draw))
     for hop in own.hops:
-        _fill(found, hop.draw, own.draw_size(hop.draw), lambda a, hop=hop: _next(found, hop, a, ntk=ntk), ntk=ntk)
+        _fill(found, hop.draw, partial(_next, found, hop, ntk=ntk))
     return found
 
 
@@ -151,16 +142,17 @@ def _next(found: Kernels, hop: Hop, a: int, *, ntk: bool) -> tuple[Strip, Strip 
     return K, Theta
 
 
-def _fill(found: Kernels, draw: int, size: int, strip, *, ntk: bool) -> None:
-    inputs = found.layout.inputs
-    K = np.empty((inputs * size, inputs * size))
-    Theta = np.empty_like(K) if ntk else None
+def _fill(found: Kernels, draw: int, strips: Callable[[int], tuple[Strip, Strip | None]]) -> None:
+    inputs, size = found.layout.inputs, found.layout.draw_size(draw)
     for a in range(inputs):
-        own, on = slice(a * size, (a + 1) * size), slice(a * size, None)
-        for target, values in zip((K, Theta), strip(a), strict=True):
-            if target is not None:
-                target[own, on] = values
-                target[on, own] = values.T
-    found.K[draw] = K
-    if Theta is not None:
-        found.Theta[draw] = Theta
+        for target, strip in zip((found.K, found.Theta), strips(a), strict=True):
+            if strip is not None:
+                whole = target.setdefault(draw, np.empty((inputs * size, inputs * size)))
+                _set(whole, a, size, strip)
+
+
+def _set(whole: Square, a: int, size: int, strip: Strip) -> None:
+    """A strip of a symmetric matrix, and the same turned over."""
+    own, on = slice(a * size, (a + 1) * size), slice(a * size, None)
+    whole[own, on] = strip
+    whole[on, own] = strip.T

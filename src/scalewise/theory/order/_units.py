@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.flow._units import normals, rooted
-from scalewise.theory.order._forms import Form, Own
+from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Hop, Spreading
 from scalewise.theory.order._reverse import Reading
 from scalewise.theory.order._strips import Kernels
 
 SCRAMBLES = 16
-Values = Float[np.ndarray, "unit label"]
+Values = Float[np.ndarray, "_unit _label"]
 _PIECE = 1 << 19  # numbers at a time
 _SPREAD = 128  # labels
 
@@ -43,7 +43,7 @@ class Units:
 
     @property
     def moved(self) -> tuple[Values, ...]:
-        r"""$\\sigma'(z)\,y$ of each letter."""
+        r"""$\sigma'(z)\,y$ of each letter."""
         if self.y and not self._moved:
             assert self.slopes is not None
             self._moved[0] = tuple(self.slopes * y for y in self.y)
@@ -206,9 +206,7 @@ def _linear(z: Values, slopes: tuple, a: int) -> tuple[np.ndarray, np.ndarray]:
     return own, np.einsum("mbp,bp->mb", others, second)
 
 
-def _read(
-    own: Units, hop: Hop, inputs: int, tap: int | None
-) -> tuple[Values, tuple[Values, ...]]:
+def _read(own: Units, hop: Hop, inputs: int, tap: int | None) -> tuple[Values, tuple[Values, ...]]:
     """Activations and moved tangents at the labels that a layer reads, or as one of its taps sees them."""
     x = _at(own.x, hop, inputs)
     moved = tuple(_at(y, hop, inputs) for y in own.moved)

@@ -1,0 +1,146 @@
+"""Property and golden tests: order 1/n of many labels by carrying read-outs back, against whole arrays."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import scalewise as sw
+from scalewise.networks._architecture import Architecture
+from scalewise.selection import select
+from scalewise.theory.order import _many_labels
+from scalewise.theory.order._many_labels import KNOWN, many_labels
+from scalewise.theory.order._whole import whole_tensors
+
+RATES = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
+RNG = np.random.default_rng(11)
+LINES, POINTS = RNG.normal(size=(2, 4, 3)), RNG.normal(size=(3, 4))
+
+
+def network(*layers: object, shape: tuple[int, ...] = (4, 3), **own: object) -> sw.Network:
+    """Of random layers that are not alike."""
+    return sw.Network(*layers, input_shape=shape, **{"width": 8, **RATES, **own})
+
+
+def graph() -> sw.Network:
+    """Two layers of a graph, where all labels mix."""
+    mixing = np.eye(4) * 0.6 + 0.1
+    layers = (sw.Aggregate(mixing), sw.Dense(), "gelu") * 2
+    return network(*layers, sw.GlobalAvgPool(), sw.Dense(1))
+
+
+def stream(sigma: str) -> sw.Network:
+    """Channels that remember."""
+    blocks = (sw.Skip(sigma, sw.Conv(3)) for _ in range(2))
+    return network(sw.Conv(3), *blocks, sigma, sw.GlobalAvgPool(), sw.Dense(1))
+
+
+POOL = sw.GlobalAvgPool()
+NETWORKS: dict[str, tuple[Architecture, np.ndarray]] = {
+    "fully connected": (
+        sw.MLP(4, [30, 20, 40], "tanh", input_dim=4, output_dim=2, **RATES),
+        POINTS,
+    ),
+    "bent": (sw.MLP(3, [30, 20], "gelu", input_dim=4, output_dim=2, **RATES), POINTS),
+    "kinked": (
+        network(sw.Conv(3), "relu", sw.Conv(3), "relu", POOL, sw.Dense(1)),
+        LINES,
+    ),
+    "strides": (
+        network(
+            sw.Conv(3), "gelu", sw.AvgPool(2), sw.Conv(3, stride=2), "gelu", sw.Flatten(), sw.Dense(1)
+        ),
+        LINES,
+    ),
+    "pool first": (
+        network(sw.Conv(3), sw.AvgPool(2), "tanh", sw.Conv(2), "tanh", POOL, sw.Dense(1)),
+        LINES,
+    ),
+    "images": (
+        network(sw.Conv(3), "sin", sw.Conv(3, channels=12), "sin", POOL, sw.Dense(), "sin", sw.Dense(1)),
+        LINES,
+    ),
+    "graph": (graph(), LINES),
+    "stream": (stream("tanh"), LINES),
+    "bent stream": (stream("gelu"), LINES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_read_outs_carried_back_have_the_tensors_of_whole_arrays(name: str) -> None:
+    """At every layer of one site, within five of their errors, which are a few percent at most."""
+    net, x = NETWORKS[name]
+    layers = [layer for layer in net.layers_of_one_site if layer > 1]
+    found, known = (how(net, x, KNOWN, layers) for how in (many_labels, whole_tensors))
+    for letter in KNOWN:
+        (value, error), (want, slip) = found[letter], known[letter]
+        scale = np.abs(want).max(axis=(1, 2, 3, 4))
+        assert np.all(error.max(axis=(1, 2, 3, 4)) < 0.04 * scale), letter
+        assert np.all(np.abs(value - want) < 5 * error + slip), letter
+
+
+def test_the_order_of_inputs_is_no_matter() -> None:
+    net, x = NETWORKS["strides"]
+    x = np.concatenate([x, x[:1] + 0.3])
+    order = np.array([2, 0, 1])
+    one, other = (many_labels(net, inputs, "VF", [net.depth]) for inputs in (x, x[order]))
+    for letter in "VF":
+        (value, error), (turned, noise) = one[letter], other[letter]
+        places = np.ix_([0], *(order,) * 4)
+        apart = np.abs(value[places] - turned)
+        assert np.all(apart < 5 * np.hypot(error[places], noise))
+
+
+def test_graphs_of_their_own_are_those_of_each_input() -> None:
+    """What differs from input to input stands in the block of its own."""
+    layer = [sw.Features(3), sw.Aggregate(), sw.Dense(), "tanh", sw.Aggregate(), sw.Dense(), "tanh"]
+    net = network(*layer, POOL, sw.Dense(1), shape=(3, 6))
+    graphs = np.stack([np.eye(3), np.full((3, 3), 0.4)])
+    x = np.concatenate([LINES[:, :3], graphs], axis=-1)
+    found, known = (how(net, x, "VF", [net.depth]) for how in (many_labels, whole_tensors))
+    for letter in "VF":
+        (value, error), (want, slip) = found[letter], known[letter]
+        assert np.all(np.abs(value - want) < 5 * error + slip), letter
+
+
+def test_predict_carries_back_what_whole_arrays_do_not_bear() -> None:
+    net = network(sw.Conv(3), "tanh", sw.Conv(3), "tanh", POOL, sw.Dense(1), shape=(6, 6, 3))
+    x = RNG.normal(size=(2, 6, 6, 3))
+    told: list[str] = []
+    names = ["four_point_vertex", "ntk_A", "ntk_F"]
+    found = sw.predict(net, x, observables=names, progress=lambda what, *_: told.append(what))
+    assert "order 1/n, layers carried back" in told
+    for name in names:
+        value, error = found[name].values, found[f"{name}_error"].values
+        assert 0 < error.max() < 0.05 * np.abs(value).max()
+    assert {"four_point_vertex", "ntk_B"} <= set(select("all", net, samples=2).names)
+
+
+def test_memory_grows_as_labels_squared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times as many labels take sixteen times as much at the most."""
+    monkeypatch.setattr(_many_labels, "_MOST", 1 << 8)
+    monkeypatch.setattr(_many_labels, "_FEWEST", 1 << 8)
+    peaks = []
+    for size in (6, 12):
+        net = network(
+            sw.Conv(3), "tanh", sw.Conv(3), "tanh", POOL, sw.Dense(1), shape=(size, size, 3)
+        )
+        x = np.random.default_rng(2).normal(size=(2, size, size, 3))
+        tracemalloc.start()
+        many_labels(net, x, "V", [net.depth])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 16 * peaks[0]
+
+
+def test_activations_that_are_added_up_are_those_of_one_channel() -> None:
+    """Two linear branches are one random layer of twice the variance, by arrays and by read-outs alike."""
+    branch = [sw.Dense(C_b=0.05, C_W=0.75, lambda_b=0.25, lambda_W=0.5), "linear"]
+    rest = ("tanh", sw.Dense(1))
+    two = network(sw.Parallel(branch, branch, join="sum"), sw.Dense(), *rest, shape=(4,))
+    one = network(sw.Dense(), "linear", sw.Dense(), *rest, shape=(4,))
+    want, slip = whole_tensors(one, POINTS, "VB", [one.depth])["V"]
+    value, error = whole_tensors(two, POINTS, "VB", [two.depth])["V"]
+    np.testing.assert_array_less(np.abs(value - want), 5 * (error + slip) + 1e-9)
+    value, error = many_labels(two, POINTS, "V", [two.depth])["V"]
+    np.testing.assert_array_less(np.abs(value - want), 5 * error + slip)
