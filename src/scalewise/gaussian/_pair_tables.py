@@ -44,7 +44,12 @@ class PairTables:
         self._h: list[np.ndarray] = []
         if sigma.is_smooth:
             tables = [
-                hermite_table(sigma.derivatives[p], K, parity=sigma.parity * (-1) ** p)
+                hermite_table(
+                    sigma.derivatives[p],
+                    K,
+                    parity=sigma.parity * (-1) ** p,
+                    rtol=1e-7 if p < 3 else 1e-9,
+                )
                 for p in range(_DERIVATIVES + 1)
             ]
             if all(table.converged for table in tables):
@@ -55,21 +60,31 @@ class PairTables:
         """Whether any pair of derivatives up to the third is known, and not those of `PAIR_ORDERS` alone."""
         return bool(self._h)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether fourth and fifth derivatives are known, too."""
+        return self.is_series and bool(np.all(self.K > 0))
+
+    def _table(self, p: int) -> Float[np.ndarray, "_order label"]:
+        r"""Coefficients of $\sigma^{(p)}$, beyond the third by $h_k[F']=\sqrt{(k+1)/K}\,h_{k+1}[F]$."""
+        while len(self._h) <= p:
+            last = self._h[-1]
+            roots = np.sqrt(np.arange(1, len(last)))[:, None] * self._inverse_root
+            self._h.append(last[1:] * roots)
+            self._tails.append(_tail(self._h[-1]))
+        return self._h[p]
+
     @cached_property
-    def _tails(self) -> list[Float[np.ndarray, " order"]]:
+    def _tails(self) -> list[Float[np.ndarray, " _order"]]:
         """By derivative: what all orders from one on are of the whole, at most."""
-        found = []
-        for h in self._h:
-            energy = np.cumsum((h * h)[::-1], axis=0)[::-1]
-            whole = np.maximum(energy[0], np.finfo(float).tiny)
-            found.append(np.sqrt((energy / whole).max(axis=1)))
-        return found
+        return list(map(_tail, self._h))
 
     def at_equal(self, p: int, q: int) -> Float[np.ndarray, " label"]:
         r"""$M_{pq}$ of each label with itself."""
         if self._h:
-            count = min(len(self._h[p]), len(self._h[q]))
-            return np.einsum("ks,ks->s", self._h[p][:count], self._h[q][:count])
+            h, g = self._table(p), self._table(q)
+            count = min(len(h), len(g))
+            return np.einsum("ks,ks->s", h[:count], g[:count])
         return self._by_pairs(self.K, self.K, self.K, [(p, q)])[p, q]
 
     def moments(self, rows: slice, columns: slice, C: Tile, orders: Sequence[Order]) -> Moments:
@@ -79,7 +94,7 @@ class PairTables:
             rows: The first of a pair.
             columns: The second.
             C: Covariances.
-            orders: $(p,q)$, each up to 3; where there is no series of `PAIR_ORDERS`.
+            orders: $(p,q)$, each up to 3, or 5 where they go on; where there is no series of `PAIR_ORDERS`.
 
         Returns:
             By $(p,q)$; 1e-10 of $\sqrt{\langle\sigma^{(p)2}\rangle\langle\sigma^{(q)2}\rangle}$.
@@ -110,7 +125,7 @@ class PairTables:
         self, rows: slice, columns: slice, c: Tile, pq: Order, same: Bool[np.ndarray, "..."]
     ) -> Tile:
         p, q = pq
-        f, g = self._h[p][:, rows], self._h[q][:, columns]
+        f, g = self._table(p)[:, rows], self._table(q)[:, columns]
         total = np.zeros_like(c)
         if self.sigma.parity and (p + q) % 2:
             return total
@@ -133,6 +148,12 @@ class PairTables:
             return range(count)
         start = p % 2 if self.sigma.parity > 0 else (p + 1) % 2
         return range(start, max(count, start + 1), 2)
+
+
+def _tail(h: np.ndarray) -> Float[np.ndarray, " _order"]:
+    energy = np.cumsum((h * h)[::-1], axis=0)[::-1]
+    whole = np.maximum(energy[0], np.finfo(float).tiny)
+    return np.sqrt((energy / whole).max(axis=1))
 
 
 def _horner(f: np.ndarray, g: np.ndarray, c: Tile, there: range, total: Tile) -> None:
