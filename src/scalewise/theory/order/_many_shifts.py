@@ -11,17 +11,28 @@ Source: derived.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from scalewise.gaussian import at_least_usual
 from scalewise.networks._architecture import Architecture
 from scalewise.theory.flow._units import Scrambled
+from scalewise.theory.order._exact_products import Exact
 from scalewise.theory.order._layout import Layout, layout
 from scalewise.theory.order._reverse import Reading, readings
-from scalewise.theory.order._second_order import BEYOND, OF_NTK, Sums
+from scalewise.theory.order._second_order import BEYOND, OF_NTK, Products, Sums
 from scalewise.theory.order._strips import Kernels, kernels
-from scalewise.theory.order._unit_responses import Alone, Fresh, Scene, responses, scene
+from scalewise.theory.order._unit_responses import OF_NTK as OF_SLOPES
+from scalewise.theory.order._unit_responses import (
+    Alone,
+    Fresh,
+    Scene,
+    makers,
+    moved_by,
+    responses,
+    scene,
+)
 from scalewise.theory.order._units import SCRAMBLES, units
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -51,25 +62,20 @@ def many_shifts(
     ends = [program.layers[layer - 1] for layer in layers]
     own, ntk = layout(program, x, ends), "H1" in letters
     known = kernels(own, ntk=ntk)
-    drawn = {root: _fresh(known, root, ntk=ntk) for root in own.lifts if _moves(own, root)}
-    alone = {root: _by_input(known, root, drawn[root], ntk=ntk) for root in drawn}
+    populations = [Units.of(known, root, ntk=ntk) for root in own.lifts if _moves(own, root)]
     shape = (SCRAMBLES, len(ends), len(x), len(x))
     found = {letter: np.zeros(shape) for letter in letters}
     for a in range(len(x)):
-        sums = {
-            root: list(_strip(known, root, drawn[root], a, alone[root][0], ntk=ntk))
-            for root in drawn
-        }
+        sums = [some.strip(a) for some in populations]
         for place, end in enumerate(ends):
             if end in own.course.first:
                 continue
             for reading in readings(known, end, a, ntk=ntk):
-                for root, parts in sums.items():
-                    weight = net.widths[layers[place] - 1] / own.course.populations[root].n
+                for some, parts in zip(populations, sums, strict=True):
+                    weight = net.widths[layers[place] - 1] / some.n
                     for scramble, part in enumerate(parts):
-                        own_sums = alone[root][1][scramble]
                         for letter in letters:
-                            values = _contracted(letter, reading, part, own_sums, a)
+                            values = _contracted(letter, reading, part, some.alone[scramble], a)
                             found[letter][scramble, place, a, a:] += weight * values
         if progress is not None:
             progress(a + 1, len(x))
@@ -91,20 +97,117 @@ def _moves(own: Layout, root: int) -> bool:
     return any(hop.root == root and hop.draw in read for hop in own.hops)
 
 
+@dataclass
+class Units:
+    """Units of one population, and what they move.
+
+    Args:
+        known: The network at infinite width.
+        root: The population.
+        drawn: The units.
+        orders: Of moments.
+        exact: By layer, the one that moves it alone.
+        moved: By layer and whether it is the rest alone, changes of all labels with themselves.
+        alone: By scramble and input, what layers answer on its labels.
+    """
+
+    known: Kernels
+    root: int
+    drawn: Fresh
+    orders: tuple[tuple[int, int], ...]
+    exact: dict[int, Exact] = field(default_factory=dict)
+    moved: dict[bool, dict[int, Alone]] = field(default_factory=dict)
+    alone: list[list[Sums]] = field(default_factory=list)
+
+    @staticmethod
+    def of(known: Kernels, root: int, *, ntk: bool) -> Units:
+        """Drawn, and each input met with itself."""
+        orders = (*BEYOND, *((*OF_SLOPES, *OF_NTK) if ntk else ()))
+        made = Units(known, root, _fresh(known, root, ntk=ntk), tuple(dict.fromkeys(orders)))
+        scenes = [made._scene(b, b) for b in range(known.layout.inputs)]
+        for draw, maker in makers(known, root).items():
+            found = Exact.of(known, maker, scenes, ntk=ntk)
+            if found is not None:
+                made.exact[draw] = found
+        made.moved = {rest: made._with_themselves(scenes, rest=rest) for rest in made._passes}
+        by_input = [made._summed(at) for at in scenes]
+        made.alone = [[sums[scramble] for sums in by_input] for scramble in range(SCRAMBLES)]
+        return made
+
+    @property
+    def n(self) -> int:
+        """How many a network has."""
+        return self.known.layout.course.populations[self.root].n
+
+    @property
+    def _passes(self) -> tuple[bool, ...]:
+        """Of what is left by exact products, and of all."""
+        own, every = self.known.layout, moved_by(self.known, self.root)
+        past = any(hop.root == self.root for hop in own.hops if hop.draw in every)
+        rest, whole = bool(self.exact), past or bool(every - self.exact.keys())
+        return (*((True,) if rest else ()), *((False,) if whole else ()))
+
+    def _scene(self, a: int, last: int) -> Scene:
+        return scene(self.known, a, last, self.orders, ntk=self.drawn.y is not None)
+
+    def strip(self, a: int) -> list[Sums]:
+        """Of each scramble, averages over units for an input and all later ones."""
+        return self._summed(self._scene(a, self.known.layout.inputs - 1))
+
+    def _with_themselves(self, scenes: list[Scene], *, rest: bool) -> dict[int, Alone]:
+        """Changes of all labels with themselves, by layer."""
+        parts: dict[int, list[Alone]] = {}
+        count, ntk = self.drawn.z.shape[1], self.drawn.y is not None
+        for at in scenes:
+            found: dict[int, Alone] = {}
+            for _, part in _pieces(at, count):
+                some = _some(self.drawn, part)
+                for hop, _, first, _ in responses(at, self.root, some, None, rest=rest):
+                    if hop.draw not in found:
+                        shape = (len(hop.at), count)
+                        found[hop.draw] = Alone(np.empty(shape), np.empty(shape) if ntk else None)
+                    now = found[hop.draw]
+                    now.K[:, part] = first.K
+                    if now.X is not None and first.X is not None:
+                        now.X[:, part] = first.X
+            for draw, now in found.items():
+                parts.setdefault(draw, []).append(now)
+        return {draw: _joined(some) for draw, some in parts.items()}
+
+    def _summed(self, at: Scene) -> list[Sums]:
+        """Of each scramble."""
+        found, count = [Sums() for _ in range(SCRAMBLES)], self.drawn.z.shape[1]
+        share = SCRAMBLES / count
+        hops = {hop.draw: hop for hop in self.known.layout.hops}
+        for draw, exact in self.exact.items():
+            products = exact.products(at)
+            for sums in found:
+                sums.add(at, hops[draw], products, 1.0)
+        for rest, alone in self.moved.items():
+            for scramble, part in _pieces(at, count):
+                some, sums = _some(self.drawn, part), found[scramble]
+                now = {draw: own.some(part) for draw, own in alone.items()}
+                for hop, change, *both in responses(at, self.root, some, now, rest=rest):
+                    if rest == (hop.draw in self.exact):
+                        sums.add(at, hop, Products.of(change, *both), share)
+                    if hop.root == self.root and not rest:
+                        sums.remember(at, hop, change, (both[0], both[1]), some, share)
+        return found
+
+
 def _fresh(known: Kernels, root: int, *, ntk: bool) -> Fresh:
     own = known.layout
     labels = own.inputs * own.size(root)
-    count = min(max(2 * _WORK // labels**2, _FEWEST), _MOST) // SCRAMBLES
+    count = min(max(_WORK // labels**2, _FEWEST), _MOST) // SCRAMBLES
     some = units(known, root, 1 << (count.bit_length() - 1), ntk=ntk, tangents=ntk)
     sigma, z = own.course.populations[root].sigma, np.ascontiguousarray(some.z.T)
-    orders = range(4 if ntk else 3)
     y = np.ascontiguousarray(some.y[0].T) if ntk else None
-    return Fresh(z, tuple(sigma.derivatives[p](z) for p in orders), y)
+    return Fresh(z, tuple(sigma.derivatives[p](z) for p in range(4 if ntk else 3)), y)
 
 
-def _pieces(at: Scene, drawn: Fresh) -> Iterator[tuple[int, slice]]:
+def _pieces(at: Scene, count: int) -> Iterator[tuple[int, slice]]:
     """Scrambles, and units of each."""
-    each = drawn.z.shape[1] // SCRAMBLES
+    each = count // SCRAMBLES
     labels = max(len(hop.at) for hop in at.known.layout.hops)
     size = max(1, _PIECE // (labels * labels * at.inputs))
     for scramble in range(SCRAMBLES):
@@ -116,67 +219,6 @@ def _some(drawn: Fresh, units: slice) -> Fresh:
     y = None if drawn.y is None else np.ascontiguousarray(drawn.y[:, units])
     s = tuple(np.ascontiguousarray(s[:, units]) for s in drawn.s)
     return Fresh(np.ascontiguousarray(drawn.z[:, units]), s, y)
-
-
-def _orders(*, ntk: bool) -> tuple[tuple[int, int], ...]:
-    return (*BEYOND, *(OF_NTK if ntk else ()))
-
-
-def _strip(
-    known: Kernels, root: int, drawn: Fresh, a: int, alone: dict[int, Alone], *, ntk: bool
-) -> Iterator[Sums]:
-    """Of each scramble, averages over units for an input and all later ones."""
-    at = scene(known, a, known.layout.inputs - 1, _orders(ntk=ntk), ntk=ntk)
-    yield from _summed(at, root, drawn, alone)
-
-
-def _summed(at: Scene, root: int, drawn: Fresh, alone: dict[int, Alone]) -> list[Sums]:
-    found = [Sums() for _ in range(SCRAMBLES)]
-    each = drawn.z.shape[1] // SCRAMBLES
-    for scramble, part in _pieces(at, drawn):
-        some, sums = _some(drawn, part), found[scramble]
-        now = {
-            draw: Alone(own.K[:, part], None if own.X is None else own.X[:, part])
-            for draw, own in alone.items()
-        }
-        for hop, change, first, second in responses(at, root, some, now):
-            sums.add(at, hop, change, first, second)
-            if hop.root == root:
-                sums.remember(at, hop, change, (first, second), some)
-    for sums in found:
-        for values in (sums.K, sums.Theta):
-            for draw in values:
-                values[draw] = values[draw] / each
-    return found
-
-
-def _by_input(
-    known: Kernels, root: int, drawn: Fresh, *, ntk: bool
-) -> tuple[dict[int, Alone], list[list[Sums]]]:
-    """Changes of all labels with themselves, by layer; and of each scramble and input what it answers alone."""
-    own, count = known.layout, drawn.z.shape[1]
-    parts: dict[int, list[Alone]] = {}
-    sums: list[list[Sums]] = [[] for _ in range(SCRAMBLES)]
-    for b in range(own.inputs):
-        at = scene(known, b, b, _orders(ntk=ntk), ntk=ntk)
-        found: dict[int, Alone] = {}
-        for _, part in _pieces(at, drawn):
-            for hop, _, first, _ in responses(at, root, _some(drawn, part), None):
-                if hop.draw not in found:
-                    shape = (len(hop.at), count)
-                    found[hop.draw] = Alone(np.empty(shape), np.empty(shape) if ntk else None)
-                now = found[hop.draw]
-                now.K[:, part] = first.K
-                if now.X is not None and first.X is not None:
-                    now.X[:, part] = first.X
-        for draw, now in found.items():
-            parts.setdefault(draw, []).append(now)
-    alone = {draw: _joined(some) for draw, some in parts.items()}
-    for b in range(own.inputs):
-        at = scene(known, b, b, _orders(ntk=ntk), ntk=ntk)
-        for scramble, some in enumerate(_summed(at, root, drawn, alone)):
-            sums[scramble].append(some)
-    return alone, sums
 
 
 def _joined(parts: list[Alone]) -> Alone:

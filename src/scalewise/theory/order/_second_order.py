@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.order._layout import Hop
+from scalewise.theory.order._strips import Moments
 from scalewise.theory.order._unit_responses import Alone, Block, Change, Fresh, Labels, Scene
 
 Square = Float[np.ndarray, "_row _column"]
@@ -25,54 +26,106 @@ BEYOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
 OF_NTK = ((3, 3), (4, 2), (2, 4), (5, 1), (1, 5))
 
 
-@dataclass
-class Sums:
-    """What one layer answers with at second order, summed over units.
+@dataclass(frozen=True)
+class Products:
+    """Averages over units of products of two changes, on pairs of labels.
 
     Args:
-        K: Of averages of products of activations.
+        variances: Of the first labels, of the second ones, and of one with the other.
+        K: Of variances at the first and at the second label, and of the covariance, with the covariance.
+        Theta: Of the same with that of tangents; nothing where the NTK is not wanted.
+        X: What goes with $M_{31}$, $M_{22}$ and $M_{13}$ of products of a field and a tangent.
+    """
+
+    variances: tuple[np.ndarray, np.ndarray, Square]
+    K: tuple[Square, Square, Square]
+    Theta: tuple[Square, Square, Square] | None = None
+    X: tuple[Square, Square, Square] | None = None
+
+    @staticmethod
+    def of(change: Change, first: Alone, second: Alone) -> Products:
+        """Sums over some units."""
+        a, b, c = first.K, second.K, change.K
+        variances = np.einsum("pn,pn->p", a, a), np.einsum("qn,qn->q", b, b), a @ b.T
+        K = _with(a, b, c, c)
+        T, X, Y = change.Theta, change.X, change.Y
+        if T is None or X is None or Y is None:
+            return Products(variances, K)
+        assert first.X is not None
+        assert second.X is not None
+        mixed = (
+            np.einsum("pn,pqn->pq", first.X, X),
+            first.X @ second.X.T + np.einsum("pqn,pqn->pq", Y, X),
+            np.einsum("pqn,qn->pq", Y, second.X),
+        )
+        return Products(variances, K, _with(a, b, c, T), mixed)
+
+    def bent(self, M: Moments, p: int) -> Square:
+        r"""The second order of $\langle\sigma^{(p)}\sigma^{(p)}\rangle$."""
+        (aa, bb, ab), (ac, bc, cc) = self.variances, self.K
+        found = 0.125 * (aa[:, None] * M[4 + p, p] + bb * M[p, 4 + p])
+        found += 0.5 * M[2 + p, 2 + p] * (cc + 0.5 * ab)
+        return found + 0.5 * (M[3 + p, 1 + p] * ac + M[1 + p, 3 + p] * bc)
+
+    def bent_ntk(self, M: Moments, Theta: Square) -> Square:
+        """The second order of averages of derivatives and tangents."""
+        total = Theta * self.bent(M, 1)
+        assert self.Theta is not None
+        assert self.X is not None
+        for pq, half, T, X in zip(
+            ((3, 1), (1, 3), (2, 2)), (0.5, 0.5, 1.0), self.Theta, self._by_order(), strict=True
+        ):
+            total += M[pq] * (half * T + X)
+        return total
+
+    def _by_order(self) -> tuple[Square, Square, Square]:
+        assert self.X is not None
+        first, middle, second = self.X
+        return first, second, middle
+
+
+def _with(a: Labels, b: Labels, c: Block, other: Block) -> tuple[Square, Square, Square]:
+    return (
+        np.einsum("pn,pqn->pq", a, other),
+        np.einsum("qn,pqn->pq", b, other),
+        np.einsum("pqn,pqn->pq", c, other),
+    )
+
+
+@dataclass
+class Sums:
+    """What layers answer with at second order, on average over units.
+
+    Args:
+        K: Of averages of products of activations, by layer.
         Theta: Of those of their derivatives and tangents.
     """
 
     K: dict[int, Square] = field(default_factory=dict)
     Theta: dict[int, Square] = field(default_factory=dict)
 
-    def add(self, at: Scene, hop: Hop, change: Change, first: Alone, second: Alone) -> None:
+    def add(self, at: Scene, hop: Hop, products: Products, factor: float) -> None:
         """Products of changes."""
-        M, a, b, c = at.moments[hop.draw], first.K, second.K, change.K
-        aa, bb = np.einsum("pn,pn->p", a, a), np.einsum("qn,qn->q", b, b)
-        ab, cc = a @ b.T, np.einsum("pqn,pqn->pq", c, c)
-        ac, bc = np.einsum("pn,pqn->pq", a, c), np.einsum("qn,pqn->pq", b, c)
-
-        def bent(p: int) -> Square:
-            found = 0.125 * (aa[:, None] * M[4 + p, p] + bb * M[p, 4 + p])
-            found += 0.5 * M[2 + p, 2 + p] * (cc + 0.5 * ab)
-            return found + 0.5 * (M[3 + p, 1 + p] * ac + M[1 + p, 3 + p] * bc)
-
-        _put(self.K, hop, bent(0))
-        T, X, Y = change.Theta, change.X, change.Y
-        if T is None or X is None or Y is None:
-            return
-        assert first.X is not None
-        assert second.X is not None
-        total = at.Theta[hop.draw] * bent(1)
-        total += 0.5 * M[3, 1] * np.einsum("pn,pqn->pq", a, T)
-        total += M[2, 2] * np.einsum("pqn,pqn->pq", c, T)
-        total += 0.5 * M[1, 3] * np.einsum("qn,pqn->pq", b, T)
-        total += M[3, 1] * np.einsum("pn,pqn->pq", first.X, X)
-        total += M[2, 2] * (first.X @ second.X.T + np.einsum("pqn,pqn->pq", Y, X))
-        total += M[1, 3] * np.einsum("pqn,qn->pq", Y, second.X)
-        _put(self.Theta, hop, total)
+        M = at.moments[hop.draw]
+        _put(self.K, hop, factor * products.bent(M, 0))
+        if products.Theta is not None:
+            _put(self.Theta, hop, factor * products.bent_ntk(M, at.Theta[hop.draw]))
 
     def remember(
-        self, at: Scene, hop: Hop, change: Change, alone: tuple[Alone, Alone], units: Fresh
+        self,
+        at: Scene,
+        hop: Hop,
+        change: Change,
+        alone: tuple[Alone, Alone],
+        units: Fresh,
+        factor: float,
     ) -> None:
         """What units do to themselves, where they have moved the law that they are drawn from."""
         size, (first, second) = len(hop.at), alone
         here = units.read(hop, at.known.layout.inputs)
         s, t = here.only(at.rows(size)), here.only(at.columns(size))
         a, b, c = first.K, second.K, change.K
-        _put(self.K, hop, _moved(s.s[:3], t.s[:3], a, b, c))
+        _put(self.K, hop, factor * _moved(s.s[:3], t.s[:3], a, b, c))
         T, X, Y = change.Theta, change.X, change.Y
         if T is None or X is None or Y is None or s.y is None or t.y is None:
             return
@@ -84,7 +137,7 @@ class Sums:
         total += np.einsum("pn,qn,pqn->pq", s.s[1], t.s[2] * t.y, Y)
         total += np.einsum("pn,qn,pqn->pq", s.s[2] * s.y, t.s[1], X)
         total += (s.s[1] * s.y) @ (t.s[2] * second.X).T
-        _put(self.Theta, hop, total)
+        _put(self.Theta, hop, factor * total)
 
 
 def _moved(s: tuple[Labels, ...], t: tuple[Labels, ...], a: Labels, b: Labels, c: Block) -> Square:

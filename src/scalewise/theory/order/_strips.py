@@ -110,6 +110,10 @@ class Kernels:
             self._own[key] = tables.moments(own, own, C, orders)
         return self._own[key]
 
+    def variances(self, hop: Hop) -> Float[np.ndarray, " _label"]:
+        """Of the labels that a layer reads."""
+        return self._tables(hop).K
+
     def is_series(self, hop: Hop) -> bool:
         """Whether odd moments are known, too."""
         return self._tables(hop).is_series

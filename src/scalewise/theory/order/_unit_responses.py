@@ -23,8 +23,8 @@ from scalewise.theory.order._strips import Kernels, Moments
 
 Block = Float[np.ndarray, "_row _column _unit"]
 Labels = Float[np.ndarray, "_label _unit"]
-FIRST = ((0, 0), (1, 1), (2, 0), (0, 2))
-OF_NTK = ((2, 2), (3, 1), (1, 3))
+FIRST = ((0, 0), (1, 1), (2, 0), (0, 2), (1, 0), (0, 1))
+OF_NTK = ((2, 2), (3, 1), (1, 3), (2, 1), (1, 2))
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ class Alone:
     K: Labels
     X: Labels | None
 
+    def some(self, units: slice) -> Alone:
+        """By some units."""
+        X = None if self.X is None else np.ascontiguousarray(self.X[:, units])
+        return Alone(np.ascontiguousarray(self.K[:, units]), X)
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -106,6 +111,7 @@ class Scene:
         a: The input.
         last: The last of the others, the first of which is itself.
         moments: By layer, on these pairs.
+        K: Likewise.
         Theta: Likewise.
         maps: By layer and by what it is lifted from, on pairs of labels.
     """
@@ -114,6 +120,7 @@ class Scene:
     a: int
     last: int
     moments: dict[int, Moments]
+    K: dict[int, np.ndarray]
     Theta: dict[int, np.ndarray]
     maps: dict[tuple[int, int], sparse.csr_array | None]
 
@@ -134,17 +141,19 @@ class Scene:
 def scene(known: Kernels, a: int, last: int, orders: Sequence[tuple[int, int]], *, ntk: bool) -> Scene:  # fmt: skip
     """The pairs of an input with itself and with some later ones."""
     own = known.layout
-    moments, Theta, maps = {}, {}, dict[tuple[int, int], sparse.csr_array | None]()
+    moments, K, Theta = {}, {}, {}
+    maps: dict[tuple[int, int], sparse.csr_array | None] = {}
     for hop in own.hops:
         columns = slice(0, (last + 1 - a) * len(hop.at))
         found = known.moments(hop, a, (*FIRST, *orders))
         moments[hop.draw] = {pq: values[:, columns] for pq, values in found.items()}
+        K[hop.draw] = known.strip(known.K, hop.lifts, a)[:, columns]
         if ntk:
             Theta[hop.draw] = known.strip(known.Theta, hop.lifts, a)[:, columns]
         maps[hop.draw, -1] = None if hop.draw not in read(known) else _on_pairs(hop.taps, a, last)
         for j, lift in hop.lifts.items():
             maps[hop.draw, j] = _on_pairs(lift, a, last)
-    return Scene(known, a, last, moments, Theta, maps)
+    return Scene(known, a, last, moments, K, Theta, maps)
 
 
 def read(known: Kernels) -> set[int]:
@@ -163,7 +172,35 @@ def _on_pairs(own: Spreading, a: int, last: int) -> sparse.csr_array | None:
     return sparse.csr_array(sum(parts[1:], parts[0]))
 
 
-def responses(at: Scene, root: int, units: Fresh, alone: dict[int, Alone] | None) -> Iterator[tuple[Hop, Change, Alone, Alone]]:  # fmt: skip
+def makers(known: Kernels, root: int) -> dict[int, Hop]:
+    """Layers that a population moves through one other alone, which no other moves, with that one.
+
+    There changes are known to second order in preactivations exactly.
+    """
+    own, moved, found = known.layout, dict[int, Hop | None](), dict[int, Hop]()
+    for hop in own.hops:
+        behind = [moved[j] for j in hop.lifts if j in moved]
+        if len(behind) == 1 and behind[0] is not None and hop.lifts[behind[0].draw].is_plain:
+            found[hop.draw] = behind[0]
+        if behind or hop.root == root:
+            moved[hop.draw] = None if behind else hop
+    return found
+
+
+def moved_by(known: Kernels, root: int) -> set[int]:
+    """Layers that read what a population moves."""
+    moved, found = set[int](), set[int]()
+    for hop in known.layout.hops:
+        if moved & hop.lifts.keys():
+            found.add(hop.draw)
+        if moved & hop.lifts.keys() or hop.root == root:
+            moved.add(hop.draw)
+    return found
+
+
+def responses(
+    at: Scene, root: int, units: Fresh, alone: dict[int, Alone] | None, *, rest: bool
+) -> Iterator[tuple[Hop, Change, Alone, Alone]]:
     """Each layer that reads what units move, with what they move, alone at the first and at the second labels.
 
     Args:
@@ -172,23 +209,25 @@ def responses(at: Scene, root: int, units: Fresh, alone: dict[int, Alone] | None
         units: The units.
         alone: By layer, changes of all labels with themselves; where there is none yet, of one input alone, they are
             read off.
+        rest: Whether what is linear or quadratic in preactivations is left out; then layers of `makers` alone.
     """
     own, moved = at.known.layout, dict[int, Change]()
-    later = read(at.known)
+    later, exact = read(at.known), makers(at.known, root)
     for hop in own.hops:
-        parts = [_lifted(at, hop, j, moved[j]) for j in hop.lifts if j in moved]
         answer: Change | None = None
-        if parts:
+        parts = [_lifted(at, hop, j, moved[j]) for j in hop.lifts if j in moved]
+        if parts and (hop.draw in exact or not rest):
             change = parts[0]
             for part in parts[1:]:
                 change = change.plus(part)
             first, second = _alone(at, hop, change, alone)
             yield hop, change, first, second
-            answer = _answered(at, hop, change, first, second) if hop.draw in later else None
+            if hop.draw in later and not rest:
+                answer = _answered(at, hop, change, first, second)
         if hop.draw not in later:
             continue
-        if hop.root == root:
-            answer = _own(at, hop, units).plus(answer)
+        if hop.root == root and not (rest and parts):
+            answer = _own(at, hop, units, rest=rest).plus(answer)
         if answer is not None:
             moved[hop.draw] = _made(at, hop, answer)
 
@@ -219,19 +258,41 @@ def _on(own: sparse.csr_array, part: Block, through: Spreading, inputs: int) -> 
     return found.reshape(made, made * inputs, -1)
 
 
-def _own(at: Scene, hop: Hop, units: Fresh) -> Change:
+def _own(at: Scene, hop: Hop, units: Fresh, *, rest: bool) -> Change:
     """What units are themselves."""
-    size = len(hop.at)
+    size, M = len(hop.at), at.moments[hop.draw]
     here = units.read(hop, at.known.layout.inputs)
     s, t = here.only(at.rows(size)), here.only(at.columns(size))
-    M = at.moments[hop.draw]
-    found = Change(_pairs(s.s[0], t.s[0]) - M[0, 0][..., None])
+    K = _pairs(s.s[0], t.s[0])
+    K -= (_quadratic(at, hop, M, (s, t), 0) if rest else 0.0) + M[0, 0][..., None]
     if s.y is None or t.y is None:
-        return found
-    slopes = _pairs(s.s[1], t.s[1]) - M[1, 1][..., None]
+        return Change(K)
+    slopes = _pairs(s.s[1], t.s[1])
+    slopes -= (_quadratic(at, hop, M, (s, t), 1) if rest else 0.0) + M[1, 1][..., None]
     slopes *= at.Theta[hop.draw][..., None]
     X, Y = _pairs(s.s[0], t.s[1] * t.y), _pairs(s.s[1] * s.y, t.s[0])
-    return replace(found, Theta=slopes, X=X, Y=Y)
+    if rest:
+        both = M[1, 1][..., None]
+        X -= (both * s.z[:, None] + M[0, 2][..., None] * t.z + M[0, 1][..., None]) * t.y
+        Y -= (both * t.z + (M[2, 0][..., None] * s.z[:, None] + M[1, 0][..., None])) * s.y[:, None]
+    return Change(K, slopes, X, Y)
+
+
+def _quadratic(at: Scene, hop: Hop, M: Moments, of: tuple[Fresh, Fresh], p: int) -> Block:
+    r"""What $\sigma^{(p)}_s\sigma^{(p)}_t$ has that is linear or quadratic in preactivations."""
+    s, t = (part.z for part in of)
+    size = len(hop.at)
+    variances = at.known.variances(hop)
+    squares = [
+        0.5 * (z * z - variances[part, None])
+        for z, part in ((s, at.rows(size)), (t, at.columns(size)))
+    ]
+    found = M[1 + p, 1 + p][..., None] * (_pairs(s, t) - at.K[hop.draw][..., None])
+    found += M[2 + p, p][..., None] * squares[0][:, None]
+    found += M[p, 2 + p][..., None] * squares[1]
+    if not at.known.layout.course.populations[hop.root].sigma.parity:
+        found += M[1 + p, p][..., None] * s[:, None] + M[p, 1 + p][..., None] * t
+    return found
 
 
 def _pairs(s: Labels, t: Labels) -> Block:
