@@ -31,8 +31,8 @@ MOST_PATHS = 48
 MOST_LABELS, MOST_READ = 64, 32
 # Labels between any two of which covariances fit the memory, and inputs of which arrays with four do. Slopes of
 # read-outs are carried back through the layers at so many.
-MOST_CARRIED, MOST_INPUTS = 1 << 13, 64
-CARRIED = ("V", "A", "B", "D", "F")
+MOST_CARRIED, MOST_SHIFTED, MOST_INPUTS = 1 << 13, 1 << 11, 64
+CARRIED = ("V", "A", "B", "D", "F", "G1", "H1")
 _MOST_PLACES = 128  # of layers that have weights of their own at each
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
 _MOST_PASTS = 60
@@ -189,6 +189,8 @@ def too_many(net: Architecture, samples: int, row: Observable, layers: Sequence[
     assert not isinstance(found, str)
     if row.letter not in CARRIED:
         return "nobody has derived its slopes"
+    if row.corrects and not all(sigma.is_smooth for sigma in net.activations):
+        return "second derivatives of products of activations have kinks"
     ends = [program.layers[layer - 1] for layer in layers]
     if not all(program.averages_out(((end, 1.0),)) for end in ends):
         return "neurons of a layer remember what was added to them"
@@ -197,10 +199,10 @@ def too_many(net: Architecture, samples: int, row: Observable, layers: Sequence[
         for here, node in enumerate(program.nodes)
     ):
         return "weights of a layer differ from place to place"
-    labels = samples * found.most_labels
-    if labels > MOST_CARRIED or samples > MOST_INPUTS:
+    labels, most = samples * found.most_labels, MOST_SHIFTED if row.corrects else MOST_CARRIED
+    if labels > most or samples > MOST_INPUTS:
         return (
-            f"{samples} inputs have {labels} labels in it, and pairs fit of {MOST_CARRIED} labels and of "
+            f"{samples} inputs have {labels} labels in it, and pairs fit of {most} labels and of "
             f"{MOST_INPUTS} inputs"
         )
     return ""

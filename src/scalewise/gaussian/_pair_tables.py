@@ -57,13 +57,8 @@ class PairTables:
 
     @property
     def is_series(self) -> bool:
-        """Whether any pair of derivatives up to the third is known, and not those of `PAIR_ORDERS` alone."""
+        """Whether any pair of derivatives up to the fifth is known, and not those of `PAIR_ORDERS` alone."""
         return bool(self._h)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether fourth and fifth derivatives are known, too."""
-        return self.is_series and bool(np.all(self.K > 0))
 
     def _table(self, p: int) -> Float[np.ndarray, "_order label"]:
         r"""Coefficients of $\sigma^{(p)}$, beyond the third by $h_k[F']=\sqrt{(k+1)/K}\,h_{k+1}[F]$."""
@@ -94,7 +89,7 @@ class PairTables:
             rows: The first of a pair.
             columns: The second.
             C: Covariances.
-            orders: $(p,q)$, each up to 3, or 5 where they go on; where there is no series of `PAIR_ORDERS`.
+            orders: $(p,q)$, each up to 5; where there is no series, of `PAIR_ORDERS`.
 
         Returns:
             By $(p,q)$; 1e-10 of $\sqrt{\langle\sigma^{(p)2}\rangle\langle\sigma^{(q)2}\rangle}$.

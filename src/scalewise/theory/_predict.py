@@ -28,7 +28,8 @@ from scalewise.selection import select, too_large, too_many
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
-from scalewise.theory.order._many_labels import many_labels
+from scalewise.theory.order._many_labels import KNOWN, many_labels
+from scalewise.theory.order._many_shifts import many_shifts
 from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
 from scalewise.theory.order._terms import wanted
@@ -179,7 +180,13 @@ def _beyond(
     if carried:
         report = _progress_on(progress, "order 1/n, layers carried back")
         with blas_threads_for(len(inputs) * len(inputs)):
-            found |= many_labels(net, inputs, carried, kept, report)
+            tensors_of = [letter for letter in carried if letter in KNOWN]
+            shifts = [letter for letter in carried if letter not in KNOWN]
+            if tensors_of:
+                found |= many_labels(net, inputs, tensors_of, kept, report)
+            if shifts:
+                report = _progress_on(progress, "order 1/n, mean shifts of inputs")
+                found |= many_shifts(net, inputs, shifts, kept, report)
     if by_units:
         require("jax", for_="Order 1/n of layers of every kind", extra="nets")
         # A room that few enter, and that needs JAX.

@@ -1,7 +1,7 @@
 r"""Products of changes that are quadratic in preactivations, exactly, where a unit moves one layer alone.
 
-Through taps $B_\tau$ a unit moves $\delta\Sigma_{st}=C_W\sum_\tau\sum_{uv}B_{\tau su}B_{\tau tv}(x_ux_v-M_{00})$. What is
-linear or quadratic in its preactivations at the few labels $u$ that $s$ sees and $v$ that $t$ sees,
+Through taps $B_\tau$ a unit moves $\delta\Sigma_{st}=C_W\sum_\tau\sum_{uv}B_{\tau su}B_{\tau tv}(x_ux_v-M_{00})$.
+What is linear or quadratic in its preactivations at the few labels $u$ that $s$ sees and $v$ that $t$ sees,
 $\ell^Tz+z^TQz-\mathrm{tr}\,QK$, has
 $$\mathrm{Cov}[q,q']=\ell^TK\ell'+2\,\mathrm{tr}\,QKQ'K,$$
 and of a field and a tangent $\ell^Ty+z^TRy$ has $\ell^T\Theta\ell'+\mathrm{tr}\,R^TKR'\Theta$.
@@ -30,7 +30,7 @@ class Sight:
     """The labels that each label of a layer sees.
 
     Args:
-        at: Which, of all that are read; any of them where there are fewer.
+        at: Which, of all that are read; the first of their input where there are fewer.
         taps: By tap, label and place its factor.
     """
 
@@ -46,7 +46,8 @@ def sight(hop: Hop) -> Sight | None:
     most = int(counts.max(initial=0))
     if not 0 < most <= _MOST_SEEN:
         return None
-    at = np.zeros((len(counts), most), dtype=int)
+    made, read = hop.taps.sizes
+    at = np.repeat(np.arange(len(counts)) // made * read, most).reshape(-1, most)
     there = np.arange(most) < counts[:, None]
     at[there] = union.indices
     rows = np.repeat(np.arange(len(counts)), most)
@@ -124,7 +125,7 @@ class Exact:
     def products(self, at: Scene) -> Products:
         """Of all pairs of labels of a scene."""
         made = self.known.layout.draw_size(self.maker.draw)
-        second = np.arange(at.a * made, (at.last + 1) * made)
+        second = np.arange(at.first * made, (at.last + 1) * made)
         rows = [self._row(at, s, second) for s in range(at.a * made, (at.a + 1) * made)]
         aa, bb, ab = zip(*(row.variances for row in rows), strict=True)
         ntk = [row for row in rows if row.Theta is not None]
@@ -186,8 +187,8 @@ class _Form:
         at: Scene, maker: Hop, seen: Sight, first: np.ndarray, second: np.ndarray, *, paired: bool
     ) -> _Form:
         """Of pairs; if they are paired with themselves both stand on the same labels."""
-        start = at.a * len(maker.at)
-        u, v = seen.at[first] - start, seen.at[second] - start
+        size = len(maker.at)
+        u, v = seen.at[first] - at.a * size, seen.at[second] - at.first * size
         W = np.einsum("tpu,tpv->puv", seen.taps[:, first], seen.taps[:, second])
         places = u[:, :, None], v[:, None]
         M = {pq: values[places] for pq, values in at.moments[maker.draw].items() if sum(pq) < 5}

@@ -31,15 +31,14 @@ from scalewise.theory.order._unit_responses import (
     makers,
     moved_by,
     responses,
-    scene,
 )
 from scalewise.theory.order._units import SCRAMBLES, units
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 SHIFTS = ("G1", "H1")
-_WORK = 1 << 30  # pairs of labels times units
+_WORK = 1 << 31  # pairs of labels times units
 _FEWEST, _MOST = 1 << 10, 1 << 15
-_PIECE = 1 << 18  # numbers of a change at a time
+_PIECE, _TOGETHER = 1 << 16, 16  # numbers of a change at a time, and units
 
 
 def many_shifts(
@@ -62,6 +61,7 @@ def many_shifts(
     ends = [program.layers[layer - 1] for layer in layers]
     own, ntk = layout(program, x, ends), "H1" in letters
     known = kernels(own, ntk=ntk)
+    _check(known)
     populations = [Units.of(known, root, ntk=ntk) for root in own.lifts if _moves(own, root)]
     shape = (SCRAMBLES, len(ends), len(x), len(x))
     found = {letter: np.zeros(shape) for letter in letters}
@@ -80,6 +80,18 @@ def many_shifts(
         if progress is not None:
             progress(a + 1, len(x))
     return {letter: _combined(values) for letter, values in found.items()}
+
+
+def _check(known: Kernels) -> None:
+    """Refuse activations of which higher derivatives are not known where preactivations are."""
+    for hop in known.layout.hops:
+        if not known.is_series(hop):
+            name = known.layout.course.populations[hop.root].sigma.name
+            raise ValueError(
+                f"Mean shifts of many labels take fifth derivatives of {name!r}, which varies too fast for them at "
+                "these preactivations. Make C_b, C_W or the inputs smaller, give fewer inputs, or leave "
+                "'metric_nlo' and 'ntk_nlo' out of `observables`."
+            )
 
 
 def _combined(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +136,7 @@ class Units:
         """Drawn, and each input met with itself."""
         orders = (*BEYOND, *((*OF_SLOPES, *OF_NTK) if ntk else ()))
         made = Units(known, root, _fresh(known, root, ntk=ntk), tuple(dict.fromkeys(orders)))
-        scenes = [made._scene(b, b) for b in range(known.layout.inputs)]
+        scenes = [made._scene(b, b).part(b, b) for b in range(known.layout.inputs)]
         for draw, maker in makers(known, root).items():
             found = Exact.of(known, maker, scenes, ntk=ntk)
             if found is not None:
@@ -148,11 +160,22 @@ class Units:
         return (*((True,) if rest else ()), *((False,) if whole else ()))
 
     def _scene(self, a: int, last: int) -> Scene:
-        return scene(self.known, a, last, self.orders, ntk=self.drawn.y is not None)
+        return Scene.of(self.known, a, last, self.orders, ntk=self.drawn.y is not None)
 
     def strip(self, a: int) -> list[Sums]:
         """Of each scramble, averages over units for an input and all later ones."""
-        return self._summed(self._scene(a, self.known.layout.inputs - 1))
+        last = self.known.layout.inputs - 1
+        whole = self._scene(a, last)
+        labels = max(len(hop.at) for hop in self.known.layout.hops)
+        step = max(1, _PIECE // (_TOGETHER * labels**2))
+        parts = []
+        for first in range(a, last + 1, step):
+            some = min(first + step - 1, last)
+            mine = first == some == a
+            parts.append(
+                [own[a] for own in self.alone] if mine else self._summed(whole.part(first, some))
+            )
+        return [Sums.beside(some) for some in zip(*parts, strict=True)]
 
     def _with_themselves(self, scenes: list[Scene], *, rest: bool) -> dict[int, Alone]:
         """Changes of all labels with themselves, by layer."""
@@ -209,7 +232,7 @@ def _pieces(at: Scene, count: int) -> Iterator[tuple[int, slice]]:
     """Scrambles, and units of each."""
     each = count // SCRAMBLES
     labels = max(len(hop.at) for hop in at.known.layout.hops)
-    size = max(1, _PIECE // (labels * labels * at.inputs))
+    size = max(_TOGETHER, _PIECE // (labels * labels * at.inputs))
     for scramble in range(SCRAMBLES):
         for start in range(scramble * each, (scramble + 1) * each, size):
             yield scramble, slice(start, min(start + size, (scramble + 1) * each))

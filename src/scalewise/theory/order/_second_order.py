@@ -12,6 +12,7 @@ Source: derived; PDLT (4.115), (8.59) are its values for fully connected layers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -103,6 +104,16 @@ class Sums:
 
     K: dict[int, Square] = field(default_factory=dict)
     Theta: dict[int, Square] = field(default_factory=dict)
+
+    @staticmethod
+    def beside(parts: Sequence[Sums]) -> Sums:
+        """Those of more labels behind those of some."""
+        found = Sums()
+        for name in ("K", "Theta"):
+            values = [getattr(part, name) for part in parts]
+            for draw in values[0]:
+                getattr(found, name)[draw] = np.concatenate([own[draw] for own in values], axis=1)
+        return found
 
     def add(self, at: Scene, hop: Hop, products: Products, factor: float) -> None:
         """Products of changes."""

@@ -64,12 +64,14 @@ class Kernels:
             _set(found, a, size, self.strip(of, lifts, a))
         return found
 
-    def moments(self, hop: Hop, a: int, orders: Sequence[tuple[int, int]]) -> Moments:
-        """On the labels that a layer reads."""
-        tables = self._tables(hop)
-        size, last = len(hop.at), self.layout.inputs * len(hop.at)
-        C = self.strip(self.K, hop.lifts, a)
-        return tables.moments(slice(a * size, (a + 1) * size), slice(a * size, last), C, orders)
+    def moments(
+        self, hop: Hop, a: int, orders: Sequence[tuple[int, int]], last: int | None = None
+    ) -> Moments:
+        """On the labels that a layer reads, of an input with itself and later ones, up to the `last` of these."""
+        tables, size = self._tables(hop), len(hop.at)
+        end = (self.layout.inputs if last is None else last + 1) * size
+        C = self.strip(self.K, hop.lifts, a)[:, : end - a * size]
+        return tables.moments(slice(a * size, (a + 1) * size), slice(a * size, end), C, orders)
 
     def _tables(self, hop: Hop) -> PairTables:
         """By the labels that a layer reads."""
@@ -103,11 +105,8 @@ class Kernels:
         """Between the labels of one input that a layer reads."""
         key = hop.draw, b
         if key not in self._own:
-            tables, size = self._tables(hop), len(hop.at)
-            own = slice(b * size, (b + 1) * size)
-            orders = ((1, 1), (2, 0), *(((1, 0),) if tables.is_series else ()))
-            C = self.strip(self.K, hop.lifts, b)[:, :size]
-            self._own[key] = tables.moments(own, own, C, orders)
+            odd = ((1, 0),) if self.is_series(hop) else ()
+            self._own[key] = self.moments(hop, b, ((1, 1), (2, 0), *odd), last=b)
         return self._own[key]
 
     def variances(self, hop: Hop) -> Float[np.ndarray, " _label"]:

@@ -11,7 +11,7 @@ Source: derived; first order of von Mises' expansion, forward.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,25 +109,60 @@ class Scene:
     Args:
         known: The network at infinite width.
         a: The input.
-        last: The last of the others, the first of which is itself.
+        first: The first of the others; itself, or one behind it.
+        last: The last of them.
         moments: By layer, on these pairs.
         K: Likewise.
         Theta: Likewise.
-        maps: By layer and by what it is lifted from, on pairs of labels.
+        maps: By layer and by what it is lifted from, on pairs of labels; made for parts.
     """
 
     known: Kernels
     a: int
+    first: int
     last: int
     moments: dict[int, Moments]
     K: dict[int, np.ndarray]
     Theta: dict[int, np.ndarray]
-    maps: dict[tuple[int, int], sparse.csr_array | None]
+    maps: dict[tuple[int, int], sparse.csr_array | None] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        known: Kernels, a: int, last: int, orders: Sequence[tuple[int, int]], *, ntk: bool
+    ) -> Scene:
+        """The pairs of an input with itself and with later ones."""
+        moments, K, Theta = {}, {}, {}
+        for hop in known.layout.hops:
+            columns = slice(0, (last + 1 - a) * len(hop.at))
+            moments[hop.draw] = known.moments(hop, a, (*FIRST, *orders), last)
+            K[hop.draw] = known.strip(known.K, hop.lifts, a)[:, columns]
+            if ntk:
+                Theta[hop.draw] = known.strip(known.Theta, hop.lifts, a)[:, columns]
+        return Scene(known, a, a, last, moments, K, Theta)
+
+    def part(self, first: int, last: int) -> Scene:
+        """Some of the others, with maps of what is moved there."""
+        moments, K, Theta = {}, {}, {}
+        maps: dict[tuple[int, int], sparse.csr_array | None] = {}
+        later = read(self.known)
+        for hop in self.known.layout.hops:
+            size = len(hop.at)
+            some = slice((first - self.first) * size, (last + 1 - self.first) * size)
+            found = self.moments[hop.draw]
+            moments[hop.draw] = {pq: np.ascontiguousarray(M[:, some]) for pq, M in found.items()}
+            K[hop.draw] = np.ascontiguousarray(self.K[hop.draw][:, some])
+            if hop.draw in self.Theta:
+                Theta[hop.draw] = np.ascontiguousarray(self.Theta[hop.draw][:, some])
+            if hop.draw in later:
+                maps[hop.draw, -1] = _on_pairs(hop.taps, self.a, first, last)
+            for j, lift in hop.lifts.items():
+                maps[hop.draw, j] = _on_pairs(lift, self.a, first, last)
+        return Scene(self.known, self.a, first, last, moments, K, Theta, maps)
 
     @property
     def inputs(self) -> int:
         """Of the second labels."""
-        return self.last + 1 - self.a
+        return self.last + 1 - self.first
 
     def rows(self, size: int) -> slice:
         """The first labels."""
@@ -135,25 +170,7 @@ class Scene:
 
     def columns(self, size: int) -> slice:
         """The second ones."""
-        return slice(self.a * size, (self.last + 1) * size)
-
-
-def scene(known: Kernels, a: int, last: int, orders: Sequence[tuple[int, int]], *, ntk: bool) -> Scene:  # fmt: skip
-    """The pairs of an input with itself and with some later ones."""
-    own = known.layout
-    moments, K, Theta = {}, {}, {}
-    maps: dict[tuple[int, int], sparse.csr_array | None] = {}
-    for hop in own.hops:
-        columns = slice(0, (last + 1 - a) * len(hop.at))
-        found = known.moments(hop, a, (*FIRST, *orders))
-        moments[hop.draw] = {pq: values[:, columns] for pq, values in found.items()}
-        K[hop.draw] = known.strip(known.K, hop.lifts, a)[:, columns]
-        if ntk:
-            Theta[hop.draw] = known.strip(known.Theta, hop.lifts, a)[:, columns]
-        maps[hop.draw, -1] = None if hop.draw not in read(known) else _on_pairs(hop.taps, a, last)
-        for j, lift in hop.lifts.items():
-            maps[hop.draw, j] = _on_pairs(lift, a, last)
-    return Scene(known, a, last, moments, K, Theta, maps)
+        return slice(self.first * size, (self.last + 1) * size)
 
 
 def read(known: Kernels) -> set[int]:
@@ -161,12 +178,12 @@ def read(known: Kernels) -> set[int]:
     return set[int]().union(*(hop.lifts for hop in known.layout.hops))
 
 
-def _on_pairs(own: Spreading, a: int, last: int) -> sparse.csr_array | None:
+def _on_pairs(own: Spreading, a: int, first: int, last: int) -> sparse.csr_array | None:
     """On pairs of labels; ``None`` where nothing is changed."""
     if own.is_plain:
         return None
     parts = [
-        sparse.kron(own.of_input(one, a), own.of_input(one, a, last), format="csr")
+        sparse.kron(own.of_input(one, a), own.of_input(one, first, last), format="csr")
         for one in own.maps
     ]
     return sparse.csr_array(sum(parts[1:], parts[0]))
@@ -207,8 +224,7 @@ def responses(
         at: The labels.
         root: Their population.
         units: The units.
-        alone: By layer, changes of all labels with themselves; where there is none yet, of one input alone, they are
-            read off.
+        alone: By layer, changes of all labels with themselves; read off a single input where there are none.
         rest: Whether what is linear or quadratic in preactivations is left out; then layers of `makers` alone.
     """
     own, moved = at.known.layout, dict[int, Change]()
@@ -263,36 +279,60 @@ def _own(at: Scene, hop: Hop, units: Fresh, *, rest: bool) -> Change:
     size, M = len(hop.at), at.moments[hop.draw]
     here = units.read(hop, at.known.layout.inputs)
     s, t = here.only(at.rows(size)), here.only(at.columns(size))
-    K = _pairs(s.s[0], t.s[0])
-    K -= (_quadratic(at, hop, M, (s, t), 0) if rest else 0.0) + M[0, 0][..., None]
+    both = _pairs(s.s[0], t.s[0])
+    left = _Less(at, hop, (s, t)) if rest else None
+    K = both - M[0, 0][..., None] if left is None else left.of(both, 0)
     if s.y is None or t.y is None:
         return Change(K)
     slopes = _pairs(s.s[1], t.s[1])
-    slopes -= (_quadratic(at, hop, M, (s, t), 1) if rest else 0.0) + M[1, 1][..., None]
+    slopes = slopes - M[1, 1][..., None] if left is None else left.of(slopes, 1)
     slopes *= at.Theta[hop.draw][..., None]
-    X, Y = _pairs(s.s[0], t.s[1] * t.y), _pairs(s.s[1] * s.y, t.s[0])
-    if rest:
-        both = M[1, 1][..., None]
-        X -= (both * s.z[:, None] + M[0, 2][..., None] * t.z + M[0, 1][..., None]) * t.y
-        Y -= (both * t.z + (M[2, 0][..., None] * s.z[:, None] + M[1, 0][..., None])) * s.y[:, None]
+    X, Y = _pairs(s.s[0], t.s[1]), _pairs(s.s[1], t.s[0])
+    if left is not None:
+        left.mixed(X, Y)
+    X *= t.y
+    Y *= s.y[:, None]
     return Change(K, slopes, X, Y)
 
 
-def _quadratic(at: Scene, hop: Hop, M: Moments, of: tuple[Fresh, Fresh], p: int) -> Block:
-    r"""What $\sigma^{(p)}_s\sigma^{(p)}_t$ has that is linear or quadratic in preactivations."""
-    s, t = (part.z for part in of)
-    size = len(hop.at)
-    variances = at.known.variances(hop)
-    squares = [
-        0.5 * (z * z - variances[part, None])
-        for z, part in ((s, at.rows(size)), (t, at.columns(size)))
-    ]
-    found = M[1 + p, 1 + p][..., None] * (_pairs(s, t) - at.K[hop.draw][..., None])
-    found += M[2 + p, p][..., None] * squares[0][:, None]
-    found += M[p, 2 + p][..., None] * squares[1]
-    if not at.known.layout.course.populations[hop.root].sigma.parity:
-        found += M[1 + p, p][..., None] * s[:, None] + M[p, 1 + p][..., None] * t
-    return found
+class _Less:
+    """Products at two labels without what is linear or quadratic in preactivations, in place."""
+
+    def __init__(self, at: Scene, hop: Hop, of: tuple[Fresh, Fresh]) -> None:
+        size, variances = len(hop.at), at.known.variances(hop)
+        self.s, self.t = (part.z for part in of)
+        self.M, self.K = at.moments[hop.draw], at.K[hop.draw]
+        self.squares = tuple(
+            0.5 * (z * z - variances[part, None])
+            for z, part in ((self.s, at.rows(size)), (self.t, at.columns(size)))
+        )
+        self.odd = not at.known.layout.course.populations[hop.root].sigma.parity
+        self.both = _pairs(self.s, self.t)
+        self.room = np.empty_like(self.both)
+
+    def _take(self, found: Block, M: np.ndarray, values: np.ndarray) -> None:
+        found -= np.multiply(M[..., None], values, out=self.room)
+
+    def of(self, found: Block, p: int) -> Block:
+        r"""Of $\sigma^{(p)}_s\sigma^{(p)}_t$, and without their mean."""
+        M = self.M
+        found -= (M[p, p] - M[1 + p, 1 + p] * self.K)[..., None]
+        self._take(found, M[1 + p, 1 + p], self.both)
+        self._take(found, M[2 + p, p], self.squares[0][:, None])
+        self._take(found, M[p, 2 + p], self.squares[1])
+        if self.odd:
+            self._take(found, M[1 + p, p], self.s[:, None])
+            self._take(found, M[p, 1 + p], self.t)
+        return found
+
+    def mixed(self, X: Block, Y: Block) -> None:
+        r"""Of $\sigma_s\sigma'_t$ and $\sigma'_s\sigma_t$, which tangents multiply."""
+        M = self.M
+        for found, first, second, own in ((X, (1, 1), (0, 2), (0, 1)), (Y, (2, 0), (1, 1), (1, 0))):
+            self._take(found, M[first], self.s[:, None])
+            self._take(found, M[second], self.t)
+            if self.odd:
+                found -= M[own][..., None]
 
 
 def _pairs(s: Labels, t: Labels) -> Block:
