@@ -2,14 +2,17 @@
 
 import tracemalloc
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.networks._architecture import Architecture
 from scalewise.selection import select
-from scalewise.theory.order import _many_labels
+from scalewise.theory.order import _exact_products, _many_labels, _many_shifts, _units
 from scalewise.theory.order._many_labels import KNOWN, many_labels
+from scalewise.theory.order._many_shifts import SHIFTS, many_shifts
 from scalewise.theory.order._whole import whole_tensors
 
 RATES = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
@@ -27,6 +30,19 @@ def graph() -> sw.Network:
     mixing = np.eye(4) * 0.6 + 0.1
     layers = (sw.Aggregate(mixing), sw.Dense(), "gelu") * 2
     return network(*layers, sw.GlobalAvgPool(), sw.Dense(1))
+
+
+def short_stream() -> sw.Network:
+    """Channels that remember, without positions."""
+    blocks = (sw.Skip("gelu", sw.Dense()) for _ in range(2))
+    return network(sw.Dense(), *blocks, "gelu", sw.Dense(1), shape=(4,), C_W=0.8)
+
+
+def ends(net: Architecture) -> list[int]:
+    """Random layers of one site without what is added to them."""
+    nodes = net.program.layers
+    some = [k for k in net.layers_of_one_site if k > 1]
+    return [k for k in some if net.program.averages_out(((nodes[k - 1], 1.0),))]
 
 
 def stream(sigma: str) -> sw.Network:
@@ -61,22 +77,72 @@ NETWORKS: dict[str, tuple[Architecture, np.ndarray]] = {
         LINES,
     ),
     "graph": (graph(), LINES),
+    "short stream": (short_stream(), POINTS[:2]),
     "stream": (stream("tanh"), LINES),
     "bent stream": (stream("gelu"), LINES),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kinked",
+        "strides",
+        "images",
+        "short stream",
+        *thorough("fully connected", "bent", "pool first", "graph", "stream", "bent stream"),
+    ],
+)
 def test_read_outs_carried_back_have_the_tensors_of_whole_arrays(name: str) -> None:
     """At every layer of one site, within five of their errors, which are a few percent at most."""
     net, x = NETWORKS[name]
-    layers = [layer for layer in net.layers_of_one_site if layer > 1]
+    layers = ends(net)
     found, known = (how(net, x, KNOWN, layers) for how in (many_labels, whole_tensors))
     for letter in KNOWN:
         (value, error), (want, slip) = found[letter], known[letter]
         scale = np.abs(want).max(axis=(1, 2, 3, 4))
         assert np.all(error.max(axis=(1, 2, 3, 4)) < 0.04 * scale), letter
         assert np.all(np.abs(value - want) < 5 * error + slip), letter
+
+
+@pytest.fixture
+def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as an error of some percent takes."""
+    monkeypatch.setattr(_many_shifts, "_MOST", 1 << 13)
+
+
+@pytest.mark.usefixtures("few_units")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "images",
+        "strides",
+        "short stream",
+        *thorough("fully connected", "bent", "pool first", "graph", "stream", "bent stream"),
+    ],
+)
+def test_mean_shifts_are_those_of_whole_arrays(name: str) -> None:
+    """Within five of their errors, which are a tenth at most, or a third where channels remember."""
+    net, x = NETWORKS[name]
+    layers = ends(net)
+    found, known = (how(net, x, SHIFTS, layers) for how in (many_shifts, whole_tensors))
+    for letter in SHIFTS:
+        (value, error), (want, slip) = found[letter], known[letter]
+        scale = np.abs(want).max()
+        assert error.max() < (0.3 if name.endswith("stream") else 0.1) * scale, letter
+        assert np.all(np.abs(value - want) < 5 * error + slip + 1e-9 * scale), letter
+
+
+def test_what_is_quadratic_is_exact_and_the_rest_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without exact products the same is found, with several times the error."""
+    monkeypatch.setattr(_many_shifts, "_MOST", 1 << 11)
+    monkeypatch.setattr(_units, "_SPREAD", 0)
+    net, x = NETWORKS["strides"]
+    value, error = many_shifts(net, x, ["G1"], [net.depth])["G1"]
+    monkeypatch.setattr(_exact_products, "_MOST_SEEN", 0)
+    other, noise = many_shifts(net, x, ["G1"], [net.depth])["G1"]
+    assert np.all(np.abs(value - other) < 5 * np.hypot(error, noise))
+    assert 3 * np.median(error) < np.median(noise)
 
 
 def test_the_order_of_inputs_is_no_matter() -> None:
@@ -114,6 +180,15 @@ def test_predict_carries_back_what_whole_arrays_do_not_bear() -> None:
         value, error = found[name].values, found[f"{name}_error"].values
         assert 0 < error.max() < 0.05 * np.abs(value).max()
     assert {"four_point_vertex", "ntk_B"} <= set(select("all", net, samples=2).names)
+
+
+def test_what_varies_too_fast_for_mean_shifts_is_named() -> None:
+    def wild(z):
+        return jnp.tanh(300 * z) / 3
+
+    net = network(sw.Conv(3), wild, sw.Conv(3), wild, POOL, sw.Dense(1))
+    with pytest.raises(ValueError, match=r"take fifth derivatives of 'wild'.*leave 'metric_nlo'"):
+        many_shifts(net, LINES, ["G1"], [net.depth])
 
 
 def test_memory_grows_as_labels_squared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,17 +127,12 @@ class Exact:
         made = self.known.layout.draw_size(self.maker.draw)
         second = np.arange(at.first * made, (at.last + 1) * made)
         rows = [self._row(at, s, second) for s in range(at.a * made, (at.a + 1) * made)]
-        aa, bb, ab = zip(*(row.variances for row in rows), strict=True)
-        ntk = [row for row in rows if row.Theta is not None]
-        return Products(
-            (np.array(aa), bb[0], np.array(ab)),
-            _stacked([row.K for row in rows]),
-            _stacked([row.Theta for row in ntk if row.Theta is not None]) if ntk else None,
-            _stacked([row.X for row in ntk if row.X is not None]) if ntk else None,
-        )
+        aa, bb, ab, *others = (np.array(part) for part in zip(*rows, strict=True))
+        K, Theta, X = (tuple(others[start : start + 3]) for start in (0, 3, 6))
+        return Products((aa[:, 0], bb[0], ab), K, Theta or None, X or None)
 
-    def _row(self, at: Scene, s: int, second: np.ndarray) -> Products:
-        """Of one label with all second ones."""
+    def _row(self, at: Scene, s: int, second: np.ndarray) -> list[np.ndarray]:
+        """Of one label with all second ones, in the order of `Products`."""
         rates, first = self.maker.node.own, np.full_like(second, s)
         places = np.concatenate([self.seen.at[first], self.seen.at[second]], axis=1)
         K = self.K[places[:, :, None], places[:, None]]
@@ -145,8 +140,8 @@ class Exact:
         c = form.across(0).times(rates.C_W)
         a, b = (_placed(self.alone[0], of, side) for of, side in ((first, 0), (second, 1)))
         one, other, both = (_Moved.of(x, K) for x in (a, b, c))
-        variances = one.with_(one)[0], other.with_(other), one.with_(other)
-        found = Products(variances, (one.with_(both), other.with_(both), both.with_(both)))
+        found = [x.with_(y) for x, y in ((one, one), (other, other), (one, other))]
+        found += [x.with_(both) for x in (one, other, both)]
         if self.Theta is None or self.alone[1] is None:
             return found
         T = _Moved.of(form.across(1).times(rates.C_W).plus(form.across(0).times(rates.lambda_W)), K)
@@ -161,9 +156,7 @@ class Exact:
             t_beside.with_(s_alone) + beside.with_(Y),
             t_beside.with_(Y),
         )
-        return Products(
-            found.variances, found.K, (one.with_(T), other.with_(T), both.with_(T)), mixed
-        )
+        return [*found, *(x.with_(T) for x in (one, other, both)), *mixed]
 
 
 @dataclass(frozen=True)
@@ -297,10 +290,3 @@ def _joined(parts: list[Quadratic]) -> Quadratic:
     return Quadratic(
         np.concatenate([part.Q for part in parts]), np.concatenate([part.linear for part in parts])
     )
-
-
-def _stacked(
-    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    first, second, third = (np.array(part) for part in zip(*rows, strict=True))
-    return first, second, third

@@ -39,9 +39,9 @@ class Products:
     """
 
     variances: tuple[np.ndarray, np.ndarray, Square]
-    K: tuple[Square, Square, Square]
-    Theta: tuple[Square, Square, Square] | None = None
-    X: tuple[Square, Square, Square] | None = None
+    K: tuple[Square, ...]
+    Theta: tuple[Square, ...] | None = None
+    X: tuple[Square, ...] | None = None
 
     @staticmethod
     def of(change: Change, first: Alone, second: Alone) -> Products:
