@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import sparse
 
 from scalewise.theory.order._layout import Spreading, Strip
 
@@ -49,6 +50,12 @@ class Own(ABC):
     def times(self, factor: float) -> Own:
         """A multiple."""
         return type(self)(factor * self.first, factor * self.second)
+
+    def on_labels(self, first: np.ndarray, second: np.ndarray, inputs: int) -> sparse.csr_array:
+        """(read-out, label, or pair of labels of one input)."""
+        sides = ((self.first, first), (self.second, second))
+        one, other = (on_labels(part.reshape(len(part), -1), at, inputs) for part, at in sides)
+        return sparse.csr_array(one + other)
 
     @abstractmethod
     def with_diagonals(self, first: Diagonal, second: Diagonal) -> Own:
@@ -195,6 +202,16 @@ class Form:
         across = np.zeros((size, count, size))
         across[at[:, None], :, at] = self.across.reshape(rows, count, rows).transpose(0, 2, 1)
         return Form(across.reshape(size, -1), self.own.placed(at, size))
+
+
+def on_labels(
+    values: Float[np.ndarray, "_row _own"], at: Int[np.ndarray, " _row"], inputs: int
+) -> sparse.csr_array:
+    """Rows that stand on the labels of one input each, among those of all."""
+    rows, size = values.shape
+    columns = (at[:, None] * size + np.arange(size)).ravel()
+    starts = np.arange(rows + 1) * size
+    return sparse.csr_array((values.ravel(), columns, starts), shape=(rows, inputs * size))
 
 
 def summed(values: Strip) -> tuple[Diagonal, Diagonal]:

@@ -31,6 +31,7 @@ _SIDES = {"V": (0, 0), "D": (0, 1), "A": (1, 1)}  # the metric, and the NTK
 _WORK = 1 << 30  # labels of two inputs times units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
 _ROUNDED = 1e-8  # of a tensor
+_TOGETHER = 512  # read-outs, with all others
 
 
 @dataclass
@@ -157,20 +158,25 @@ def _tensor(
     n: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(input, input, input, input) and its standard error."""
-    sums, inputs = Scrambled(), own.inputs
+    inputs, rows = own.inputs, {root: _rows(letter, part.rests) for root, part in parts.items()}
     weights = {root: n / own.course.populations[root].n for root in parts}
-    rows = {root: _rows(letter, part.rests) for root, part in parts.items()}
-    for scramble in range(SCRAMBLES):
-        sums.add(sum(weights[root] * _product(*rows[root], scramble) for root in parts))
-    mean, error = sums.result()
-    value = mean + sum(weights[root] * exact[root][letter] for root in parts)
-    error = np.hypot(at_least_usual(value, error), _ROUNDED * np.abs(value))
+    value = np.asarray(sum(weights[root] * exact[root].pop(letter) for root in parts))
+    error = np.empty_like(value)
+    for start in range(0, len(value), _TOGETHER):
+        some, sums = slice(start, start + _TOGETHER), Scrambled()
+        for scramble in range(SCRAMBLES):
+            parts_of = (w * _product(*rows[root], scramble, some) for root, w in weights.items())
+            sums.add(sum(parts_of))
+        mean, spread = sums.result()
+        value[some] += mean
+        error[some] = np.hypot(spread, _ROUNDED * np.abs(value[some]))
+    error = at_least_usual(value, error)
     if letter in _SIDES:
         index = np.empty((inputs, inputs), dtype=int)
         first, second = pairs(inputs)
         index[first, second] = index[second, first] = np.arange(len(first))
         flat = index.ravel()
-        value, error = value[flat][:, flat], error[flat][:, flat]
+        value, error = (values[flat[:, None], flat] for values in (value, error))
     shape = (inputs,) * 4
     return value.reshape(shape), error.reshape(shape)
 
@@ -209,5 +215,6 @@ def _rows(letter: str, rests: Rests) -> tuple[np.ndarray, np.ndarray]:
     return both[0], both[1]
 
 
-def _product(left: np.ndarray, right: np.ndarray, scramble: int) -> np.ndarray:
-    return left[scramble].T @ right[scramble] / left.shape[1]
+def _product(left: np.ndarray, right: np.ndarray, scramble: int, some: slice) -> np.ndarray:
+    """Of some read-outs with all."""
+    return left[scramble][:, some].T @ right[scramble] / left.shape[1]

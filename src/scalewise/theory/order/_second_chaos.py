@@ -2,8 +2,10 @@ r"""Covariances of quadratic forms of Gaussian labels, exactly: what two read-ou
 
 A form $q=\sum g_{st}(z_sz_t-K_{st})$ with parts across two inputs and in each of them has with another one
 $$\mathrm{Cov}[q,q']=\langle g',T+T^T\rangle,\qquad T=KgK,$$
-which is read off at the blocks of $g'$; of forms in a field and a tangent, or in two tangents, $T=Kg\Theta$ and
-$T=\Theta g\Theta$, and $T$ alone counts. Linear parts have $\ell^TK\ell'$.
+which is read off at the blocks of $g'$; and because $\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ is
+$\langle K_{ca}g_{ab},g'_{cd}K_{db}\rangle$ no product of matrices knows four inputs. Of forms in a field and a
+tangent, or in two tangents, $T=Kg\Theta$ and $T=\Theta g\Theta$, and $T$ alone counts. Linear parts have
+$\ell^TK\ell'$.
 
 Source: Isserlis' theorem.
 """
@@ -16,8 +18,9 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 from jaxtyping import Float
+from scipy import sparse
 
-from scalewise.theory.order._forms import Diagonals, Form, Own
+from scalewise.theory.order._forms import Diagonals, Form, Own, on_labels
 
 Square = Float[np.ndarray, "label label"]
 Pairs = Float[np.ndarray, "pair pair"]
@@ -65,10 +68,21 @@ class Forms:
         """Labels of an input."""
         return len(self.across) // self.inputs
 
-    def block(self, a: int, b: int) -> np.ndarray:
-        """The part across two inputs, in either order."""
-        size = self.size
-        return self.across[a * size : (a + 1) * size, b * size : (b + 1) * size]
+    def halves(self, left: Square, b: int, count: int) -> Float[np.ndarray, "_first _label _seen"]:
+        """Covariances times the part across the first inputs, so many of them, and another one."""
+        size, own = self.size, self.across[:, _at(b, self.size)]
+        found = np.empty((count, len(left), size))
+        for a in range(count):
+            np.matmul(left[:, _at(a, size)], own[_at(a, size)], out=found[a])
+        return found
+
+    def against(self, right: Square, b: int) -> Float[np.ndarray, "_input _label _seen"]:
+        """Parts across all inputs and each other one, times covariances of the latter with one more."""
+        found = np.empty((self.inputs, len(right), self.size))
+        for d in range(self.inputs):
+            at = _at(d, self.size)
+            np.matmul(self.across[:, at], right[at, _at(b, self.size)], out=found[d])
+        return found
 
 
 def strip_of(inputs: int, a: int) -> slice:
@@ -89,38 +103,34 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
         kinds: The forms of each.
         K: Covariances of the labels.
     """
-    inputs, size = kinds[0].inputs, kinds[0].size
+    inputs = kinds[0].inputs
     first, second = pairs(inputs)
     shape, numbers = (len(first), len(first)), range(len(kinds))
-    found = {key: np.zeros(shape) for key in combinations_with_replacement(numbers, 2)}
+    wanted = list(combinations_with_replacement(numbers, 2))
+    found = {key: np.zeros(shape) for key in wanted}
     beside = {key: np.zeros(shape) for key in product(numbers, repeat=2)}
-    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-        later, start = strip_of(inputs, a).start, a * size
-        at = first[later:] - a, second[later:] - a
-        for k, one in enumerate(kinds):
-            half = K[:, _at(a, size)] @ one.block(a, b)
-            # Pairs of earlier inputs have met this one already.
-            T = half[start:] @ K[_at(b, size), start:]
-            for m, other in enumerate(kinds):
-                R = _by_blocks(T, other.across[start:, start:], inputs - a)
-                values = (R + R.T)[at]
-                if k <= m:
-                    found[k, m][row, later:] = values
-                if m <= k:
-                    found[m, k][later:, row] = values
-                seen = _seen(other.own, half, K[_at(b, size)], inputs)
-                beside[k, m][row] = 2 * _against(other.own, seen, first, second)
+    alone = [kind.own.on_labels(first, second, inputs) for kind in kinds]
+    for b in range(inputs):
+        rows = np.array([strip_of(inputs, a).start + b - a for a in range(b + 1)])
+        halves = [kind.halves(K, b, b + 1) for kind in kinds]
+        turned = [kind.against(K, b) for kind in kinds]
+        for k, m in beside:
+            if (k, m) in found:
+                R = _crossed(halves[k], turned[m])
+                found[k, m][rows] = (R + R.swapaxes(1, 2))[:, first, second]
+            seen = _seen(kinds[m].own, halves[k], K[_at(b, kinds[m].size)], inputs)
+            beside[k, m][rows] = 2 * (alone[m] @ seen.T).T
     for (k, m), values in found.items():
-        one, other = kinds[k], kinds[m]
         values += beside[k, m] + beside[m, k].T
-        values += 2 * _of_own(one.own, other.own, K, K, first, second)
-        if one.linear is not None and other.linear is not None:
-            values += _linear(one.linear, other.linear, K, first, second)
+        values += 2 * _of_own(kinds[k].own, alone[m], K, K, (first, second))
+        one, other = kinds[k].linear, kinds[m].linear
+        if one is not None and other is not None:
+            values += _linear(one, other, K, first, second, inputs)
     return found
 
 
 def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarray:
-    """Covariances of read-outs with an order.
+    """Covariances of read-outs with an order, (input, input, input, input).
 
     Args:
         forms: Of the metric.
@@ -128,27 +138,27 @@ def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarr
         right: And on the second.
         own: Whether there are parts of the second input alone, twice those of the metric, and linear ones.
     """
-    N, size, (first, second) = forms.inputs, forms.size, pairs(forms.inputs)
-    found, beside = (np.zeros((N, N, N, N)) for _ in range(2))
-    for a, b in product(range(N), repeat=2):
-        start = a * size
-        half = left[:, _at(a, size)] @ forms.block(a, b)
-        T = half[start:] @ right[_at(b, size)]
-        values = _by_blocks(T, forms.across[start:], N)
-        found[a, b, a:] = values
-        found[a:, :, a, b] = values
-        if own:
-            seen = _seen(forms.own, half, right[_at(b, size)], N)
-            beside[a, b] = 2 * _of_second(forms.own, seen, first, second)
-    if not own:
+    N = forms.inputs
+    found = np.empty((N,) * 4)
+    beside = np.zeros((N,) * 4) if own else None
+    alone = _by_order(forms.own, N) if own else None
+    for b in range(N):
+        halves = forms.halves(left, b, N)
+        found[:, b] = _crossed(halves, forms.against(right, b))
+        if beside is not None and alone is not None:
+            seen = _seen(forms.own, halves, right[_at(b, forms.size)], N)
+            beside[:, b] = 2 * (alone @ seen.T).T.reshape(N, N, N)
+    if beside is None or alone is None:
         return found
-    found += beside + beside.transpose(2, 3, 0, 1)
+    found += beside
+    found += beside.transpose(2, 3, 0, 1)
+    linear = None if forms.linear is None else _by_order(forms.linear, N)
     for a, b in product(range(N), repeat=2):
-        one = _own_of(forms.own, a, b, N)
-        found[a, b] += 4 * _of_second(forms.own, _of_one(one, left, right, b, N), first, second)
-        if forms.linear is not None:
-            moved = right[:, _at(b, size)] @ _own_of(forms.linear, a, b, N)
-            found[a, b] += _of_second(forms.linear, moved.reshape(N, -1), first, second)
+        blocks = 4 * _of_one(_own_of(forms.own, a, b, N), left, right, b, N)
+        found[a, b] += (alone @ blocks.ravel()).reshape(N, N)
+        if linear is not None and forms.linear is not None:
+            moved = right[:, _at(b, forms.size)] @ _own_of(forms.linear, a, b, N)
+            found[a, b] += (linear @ moved).reshape(N, N)
     return found
 
 
@@ -156,39 +166,31 @@ def _at(a: int, size: int) -> slice:
     return slice(a * size, (a + 1) * size)
 
 
-def _by_blocks(T: np.ndarray, across: np.ndarray, inputs: int) -> Float[np.ndarray, "_row _input"]:
-    """The sums of a product over pairs of inputs."""
-    size = T.shape[1] // inputs
-    found = np.empty((len(T) // size, inputs))
-    for c in range(len(found)):
-        values = T[_at(c, size)] * across[_at(c, size)]
-        found[c] = values.sum(axis=0).reshape(inputs, size).sum(axis=1)
-    return found
+def _crossed(
+    halves: Float[np.ndarray, "_first _label _seen"],
+    turned: Float[np.ndarray, "_input _label _seen"],
+) -> Float[np.ndarray, "_first _input _input2"]:
+    r"""$\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ at one $b$, by $a$, $c$ and $d$."""
+    count, inputs = len(halves), len(turned)
+    one = halves.reshape(count, inputs, -1).swapaxes(0, 1)
+    other = turned.reshape(inputs, inputs, -1).transpose(1, 2, 0)
+    return (one @ other).swapaxes(0, 1)
 
 
-def _seen(own: Own, half: np.ndarray, right: np.ndarray, inputs: int) -> np.ndarray:
-    """What parts of one input alone see of a product of two matrices."""
+def _seen(own: Own, halves: np.ndarray, right: np.ndarray, inputs: int) -> np.ndarray:
+    """What parts of one input alone see of products of two matrices, (first input, label)."""
     if isinstance(own, Diagonals):
-        return np.einsum("up,pu->u", half, right).reshape(inputs, -1)
+        return np.einsum("aup,pu->au", halves, right)
     size = len(right)
-    return half.reshape(inputs, size, size) @ right.reshape(size, inputs, size).swapaxes(0, 1)
+    blocks = halves.reshape(len(halves), inputs, size, size)
+    return (blocks @ right.reshape(size, inputs, size).swapaxes(0, 1)).reshape(len(halves), -1)
 
 
-def _against(own: Own, blocks: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Sums of a product with the parts of all read-outs."""
-    axes = tuple(range(1, own.first.ndim))
-    return (own.first * blocks[first]).sum(axis=axes) + (own.second * blocks[second]).sum(axis=axes)
-
-
-def _of_second(
-    own: Own, blocks: np.ndarray, first: np.ndarray, second: np.ndarray
-) -> Float[np.ndarray, "_input _input2"]:
-    """The same of read-outs with an order: of their second input alone, which the other order has as its first."""
-    axes = tuple(range(1, own.first.ndim))
-    found = np.empty((len(blocks), len(blocks)))
-    found[second, first] = (own.first * blocks[first]).sum(axis=axes)
-    found[first, second] = (own.second * blocks[second]).sum(axis=axes)
-    return found
+def _by_order(own: Own, inputs: int) -> sparse.csr_array:
+    """Parts of the second input alone of read-outs with an order, on labels."""
+    parts = [(_own_of(own, a, b, inputs), b) for a, b in product(range(inputs), repeat=2)]
+    values = np.array([part.ravel() for part, _ in parts])
+    return on_labels(values, np.array([b for _, b in parts]), inputs)
 
 
 def _own_of(own: Own, a: int, b: int, inputs: int) -> np.ndarray:
@@ -202,29 +204,34 @@ def _of_one(one: np.ndarray, left: Square, right: Square, a: int, inputs: int) -
     """What parts of one input alone see of those of another one."""
     at = _at(a, one.shape[-1])
     if one.ndim == 1:
-        return ((left[:, at] * right[:, at]) @ one).reshape(inputs, -1)
+        return (left[:, at] * right[:, at]) @ one
     size = len(one)
     L, R = (C[:, at].reshape(inputs, size, size) for C in (left, right))
-    return L @ one @ R.swapaxes(1, 2)
+    return (L @ one @ R.swapaxes(1, 2)).ravel()
 
 
 def _of_own(
-    one: Own, other: Own, left: Square, right: Square, first: np.ndarray, second: np.ndarray
+    one: Own,
+    other: sparse.csr_array,
+    left: Square,
+    right: Square,
+    at: tuple[np.ndarray, np.ndarray],
 ) -> Pairs:
     """Of parts of one input alone with each other."""
-    inputs = int(second.max()) + 1
-    found = np.empty((len(first), len(first)))
-    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+    inputs = int(at[1].max()) + 1
+    found = np.empty((len(at[0]), other.shape[0]))
+    for row, (a, b) in enumerate(zip(*(side.tolist() for side in at), strict=True)):
         blocks = _of_one(one.first[row], left, right, a, inputs)
-        blocks = blocks + _of_one(one.second[row], left, right, b, inputs)
-        found[row] = _against(other, blocks, first, second)
+        found[row] = other @ (blocks + _of_one(one.second[row], left, right, b, inputs))
     return found
 
 
-def _linear(one: Own, other: Own, K: Square, first: np.ndarray, second: np.ndarray) -> Pairs:
-    size, inputs = one.first.shape[1], int(second.max()) + 1
+def _linear(
+    one: Own, other: Own, K: Square, first: np.ndarray, second: np.ndarray, inputs: int
+) -> Pairs:
+    left, right = (own.on_labels(first, second, inputs) for own in (one, other))
     found = np.empty((len(first), len(first)))
-    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-        moved = K[:, _at(a, size)] @ one.first[row] + K[:, _at(b, size)] @ one.second[row]
-        found[row] = _against(other, moved.reshape(inputs, -1), first, second)
+    for b in range(inputs):
+        rows = strip_of(inputs, b)
+        found[rows] = (right @ (left[rows] @ K).T).T
     return found
