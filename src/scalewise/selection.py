@@ -31,7 +31,7 @@ MOST_PATHS = 48
 MOST_LABELS, MOST_READ = 64, 32
 # Labels between any two of which covariances fit the memory, and inputs of which arrays with four do. Slopes of
 # read-outs are carried back through the layers at so many.
-MOST_CARRIED, MOST_SHIFTED, MOST_INPUTS = 1 << 13, 1 << 11, 64
+MOST_CARRIED, MOST_SHIFTED, MOST_INPUTS = 1 << 13, 1 << 11, 100
 CARRIED = ("V", "A", "B", "D", "F", "G1", "H1")
 _MOST_PLACES = 128  # of layers that have weights of their own at each
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.

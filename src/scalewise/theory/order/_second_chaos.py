@@ -24,6 +24,7 @@ from scalewise.theory.order._forms import Diagonals, Form, Own, on_labels
 
 Square = Float[np.ndarray, "label label"]
 Pairs = Float[np.ndarray, "pair pair"]
+ByInput = Float[np.ndarray, "_input _label _seen"]
 
 
 @dataclass
@@ -31,14 +32,13 @@ class Forms:
     """The forms of all read-outs.
 
     Args:
-        inputs: How many.
-        across: On all labels, the block of inputs a, b that of their read-out, and the same turned over.
+        across: Parts across two inputs, (second input, label, label of the second input): block a, b is that of
+            their read-out, and of b, a the same turned over.
         own: Of each input alone, read-out by read-out.
         linear: Likewise, of the first and of the second input; ``None`` if there is no such part.
     """
 
-    inputs: int
-    across: Square
+    across: ByInput
     own: Own
     linear: Own | None = None
 
@@ -47,42 +47,51 @@ class Forms:
         """Of no read-outs yet."""
         count = inputs * (inputs + 1) // 2
         return Forms(
-            inputs,
-            np.zeros((inputs * size, inputs * size)),
+            np.zeros((inputs, inputs * size, size)),
             Own.nothing(count, size, thin=thin),
             Own.nothing(count, size, thin=True) if linear else None,
         )
 
     def set(self, a: int, form: Form, linear: tuple[np.ndarray, np.ndarray] | None) -> None:
         """Those of an input with itself and all later ones."""
-        size, start = len(form.across), a * len(form.across)
-        self.across[start : start + size, start:] = form.across
-        self.across[start:, start : start + size] = form.across.T
+        size, own = self.size, _at(a, self.size)
+        later = form.across.reshape(size, -1, size)
+        self.across[a:, own] = later.swapaxes(0, 1)
+        self.across[a, a * size :] = form.across.T
         rows = strip_of(self.inputs, a)
         self.own.first[rows], self.own.second[rows] = form.own.first, form.own.second
         if self.linear is not None and linear is not None:
             self.linear.first[rows], self.linear.second[rows] = linear
 
     @property
+    def inputs(self) -> int:
+        """How many."""
+        return len(self.across)
+
+    @property
     def size(self) -> int:
         """Labels of an input."""
-        return len(self.across) // self.inputs
+        return self.across.shape[2]
 
-    def halves(self, left: Square, b: int, count: int) -> Float[np.ndarray, "_first _label _seen"]:
+    def halves(self, left: ByInput, b: int, count: int) -> ByInput:
         """Covariances times the part across the first inputs, so many of them, and another one."""
-        size, own = self.size, self.across[:, _at(b, self.size)]
-        found = np.empty((count, len(left), size))
+        found = np.empty((count, *left.shape[1:]))
         for a in range(count):
-            np.matmul(left[:, _at(a, size)], own[_at(a, size)], out=found[a])
+            np.matmul(left[a], self.across[b, _at(a, self.size)], out=found[a])
         return found
 
-    def against(self, right: Square, b: int) -> Float[np.ndarray, "_input _label _seen"]:
+    def against(self, right: Square, b: int) -> ByInput:
         """Parts across all inputs and each other one, times covariances of the latter with one more."""
-        found = np.empty((self.inputs, len(right), self.size))
+        found = np.empty_like(self.across)
         for d in range(self.inputs):
-            at = _at(d, self.size)
-            np.matmul(self.across[:, at], right[at, _at(b, self.size)], out=found[d])
+            block = right[_at(d, self.size), _at(b, self.size)]
+            np.matmul(self.across[d], np.ascontiguousarray(block), out=found[d])
         return found
+
+
+def by_input(K: Square, inputs: int) -> ByInput:
+    """The columns of one input after those of another, each at hand."""
+    return np.ascontiguousarray(K.reshape(len(K), inputs, -1).swapaxes(0, 1))
 
 
 def strip_of(inputs: int, a: int) -> slice:
@@ -109,10 +118,11 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
     wanted = list(combinations_with_replacement(numbers, 2))
     found = {key: np.zeros(shape) for key in wanted}
     beside = {key: np.zeros(shape) for key in product(numbers, repeat=2)}
+    columns = by_input(K, inputs)
     alone = [kind.own.on_labels(first, second, inputs) for kind in kinds]
     for b in range(inputs):
         rows = np.array([strip_of(inputs, a).start + b - a for a in range(b + 1)])
-        halves = [kind.halves(K, b, b + 1) for kind in kinds]
+        halves = [kind.halves(columns, b, b + 1) for kind in kinds]
         turned = [kind.against(K, b) for kind in kinds]
         for k, m in beside:
             if (k, m) in found:
@@ -122,10 +132,11 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
             beside[k, m][rows] = 2 * (alone[m] @ seen.T).T
     for (k, m), values in found.items():
         values += beside[k, m] + beside[m, k].T
-        values += 2 * _of_own(kinds[k].own, alone[m], K, K, (first, second))
+        values += 2 * _of_own(kinds[k].own, (alone[k], alone[m]), K, (first, second))
         one, other = kinds[k].linear, kinds[m].linear
         if one is not None and other is not None:
-            values += _linear(one, other, K, first, second, inputs)
+            both = (part.on_labels(first, second, inputs) for part in (one, other))
+            values += _between(*both, K)
     return found
 
 
@@ -142,8 +153,9 @@ def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarr
     found = np.empty((N,) * 4)
     beside = np.zeros((N,) * 4) if own else None
     alone = _by_order(forms.own, N) if own else None
+    columns = by_input(left, N)
     for b in range(N):
-        halves = forms.halves(left, b, N)
+        halves = forms.halves(columns, b, N)
         found[:, b] = _crossed(halves, forms.against(right, b))
         if beside is not None and alone is not None:
             seen = _seen(forms.own, halves, right[_at(b, forms.size)], N)
@@ -152,13 +164,16 @@ def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarr
         return found
     found += beside
     found += beside.transpose(2, 3, 0, 1)
-    linear = None if forms.linear is None else _by_order(forms.linear, N)
+    flat = found.reshape(N * N, -1)
+    if forms.linear is not None:
+        linear = _by_order(forms.linear, N)
+        flat += _between(linear, linear, right)
+    if isinstance(forms.own, Diagonals):
+        flat += 4 * _between(alone, alone, left * right)
+        return found
     for a, b in product(range(N), repeat=2):
-        blocks = 4 * _of_one(_own_of(forms.own, a, b, N), left, right, b, N)
-        found[a, b] += (alone @ blocks.ravel()).reshape(N, N)
-        if linear is not None and forms.linear is not None:
-            moved = right[:, _at(b, forms.size)] @ _own_of(forms.linear, a, b, N)
-            found[a, b] += (linear @ moved).reshape(N, N)
+        blocks = _of_one(_own_of(forms.own, a, b, N), left, right, b, N)
+        flat[a * N + b] += 4 * (alone @ blocks)
     return found
 
 
@@ -166,10 +181,7 @@ def _at(a: int, size: int) -> slice:
     return slice(a * size, (a + 1) * size)
 
 
-def _crossed(
-    halves: Float[np.ndarray, "_first _label _seen"],
-    turned: Float[np.ndarray, "_input _label _seen"],
-) -> Float[np.ndarray, "_first _input _input2"]:
+def _crossed(halves: ByInput, turned: ByInput) -> Float[np.ndarray, "_first _input _input2"]:
     r"""$\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ at one $b$, by $a$, $c$ and $d$."""
     count, inputs = len(halves), len(turned)
     one = halves.reshape(count, inputs, -1).swapaxes(0, 1)
@@ -202,36 +214,32 @@ def _own_of(own: Own, a: int, b: int, inputs: int) -> np.ndarray:
 
 def _of_one(one: np.ndarray, left: Square, right: Square, a: int, inputs: int) -> np.ndarray:
     """What parts of one input alone see of those of another one."""
-    at = _at(a, one.shape[-1])
-    if one.ndim == 1:
-        return (left[:, at] * right[:, at]) @ one
-    size = len(one)
+    at, size = _at(a, len(one)), len(one)
     L, R = (C[:, at].reshape(inputs, size, size) for C in (left, right))
     return (L @ one @ R.swapaxes(1, 2)).ravel()
 
 
 def _of_own(
     one: Own,
-    other: sparse.csr_array,
-    left: Square,
-    right: Square,
+    alone: tuple[sparse.csr_array, sparse.csr_array],
+    K: Square,
     at: tuple[np.ndarray, np.ndarray],
 ) -> Pairs:
     """Of parts of one input alone with each other."""
+    if isinstance(one, Diagonals):
+        return _between(*alone, K * K)
     inputs = int(at[1].max()) + 1
-    found = np.empty((len(at[0]), other.shape[0]))
+    found = np.empty((len(at[0]), alone[1].shape[0]))
     for row, (a, b) in enumerate(zip(*(side.tolist() for side in at), strict=True)):
-        blocks = _of_one(one.first[row], left, right, a, inputs)
-        found[row] = other @ (blocks + _of_one(one.second[row], left, right, b, inputs))
+        blocks = _of_one(one.first[row], K, K, a, inputs)
+        found[row] = alone[1] @ (blocks + _of_one(one.second[row], K, K, b, inputs))
     return found
 
 
-def _linear(
-    one: Own, other: Own, K: Square, first: np.ndarray, second: np.ndarray, inputs: int
-) -> Pairs:
-    left, right = (own.on_labels(first, second, inputs) for own in (one, other))
-    found = np.empty((len(first), len(first)))
-    for b in range(inputs):
-        rows = strip_of(inputs, b)
-        found[rows] = (right @ (left[rows] @ K).T).T
+def _between(one: sparse.csr_array, other: sparse.csr_array, K: Square) -> Pairs:
+    """Linear forms of labels, each with each."""
+    found = np.empty((one.shape[0], other.shape[0]))
+    for start in range(0, len(found), len(K)):
+        rows = slice(start, start + len(K))
+        found[rows] = (other @ (one[rows] @ K).T).T
     return found
