@@ -124,12 +124,13 @@ def _process(name: str) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         text=True,
     ).stdout
+    assert output is not None
     return json.loads(output.splitlines()[-1])
 
 
 TITLE = "# Order 1/n of networks of many labels\n\n"
 HEAD = """`predict` of a network of two convolutions (3 x 3, tanh), a global pool and a dense layer, by read-outs
-carried back, in float64, one thread, one call in a fresh process. Labels are images times positions. The error is the
+carried back: float64, one thread, one call in a fresh process. Labels are images times positions. The error is the
 largest stated standard error of a tensor beside its largest entry, the worst of the tensors.
 
 | network | tensors | images, labels | goal | CPU s | MB | error | |

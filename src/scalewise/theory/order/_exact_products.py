@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import sparse
 
 from scalewise.theory.order._layout import Hop
 from scalewise.theory.order._second_order import Products
@@ -41,7 +42,7 @@ class Sight:
 def sight(hop: Hop) -> Sight | None:
     """What the labels of a layer see; ``None`` if it is too much."""
     maps = hop.taps.maps
-    union = sum((abs(one) for one in maps[1:]), abs(maps[0])).tocsr()
+    union = sparse.csr_array(sum((abs(one) for one in maps[1:]), abs(maps[0])))
     counts = np.diff(union.indptr)
     most = int(counts.max(initial=0))
     if not 0 < most <= _MOST_SEEN:

@@ -42,8 +42,9 @@ class Spreading:
     @cached_property
     def is_plain(self) -> bool:
         """Whether nothing is changed."""
-        (rows, columns), one = self.maps[0].shape, self.maps[0]
-        return len(self.maps) == 1 and rows == columns and (one != sparse.eye_array(rows)).nnz == 0
+        (rows, columns), one = shape_of(self.maps[0]), self.maps[0]
+        square = len(self.maps) == 1 and rows == columns == one.nnz
+        return square and np.array_equal(one.diagonal(), np.ones(rows))
 
     @cached_property
     def is_thin(self) -> bool:
@@ -59,13 +60,13 @@ class Spreading:
     @property
     def sizes(self) -> tuple[int, int]:
         """Labels of one input, made and read."""
-        rows, columns = self.maps[0].shape
+        rows, columns = shape_of(self.maps[0])
         return rows // self.inputs, columns // self.inputs
 
     def of_input(self, one: sparse.csr_array, a: int, last: int | None = None) -> sparse.csr_array:
         """The part of a matrix that belongs to some inputs, one of them unless another is named."""
         last = a if last is None else last
-        rows, columns = (size // self.inputs for size in one.shape)
+        rows, columns = (size // self.inputs for size in shape_of(one))
         return one[a * rows : (last + 1) * rows, a * columns : (last + 1) * columns]
 
     @cached_property
@@ -90,6 +91,12 @@ class Spreading:
     def read(self, x: Float[np.ndarray, "_unit _label"]) -> list[Float[np.ndarray, "_unit _made"]]:
         r"""$B_\tau x$ for each map."""
         return [x] if self.is_plain else [np.ascontiguousarray((one @ x.T).T) for one in self.maps]
+
+
+def shape_of(one: sparse.csr_array) -> tuple[int, int]:
+    """Rows and columns."""
+    assert one.shape is not None
+    return one.shape[0], one.shape[1]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from scalewise.networks._architecture import Architecture
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Layout, layout
-from scalewise.theory.order._reverse import Reading, readings
+from scalewise.theory.order._reverse import Reading, Slope, readings
 from scalewise.theory.order._second_chaos import Forms, ordered, pairs, symmetric
 from scalewise.theory.order._strips import Kernels, kernels
 from scalewise.theory.order._units import SCRAMBLES, Rests, Units, add, take_off, units
@@ -74,9 +74,11 @@ def many_labels(
     for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
         if end not in own.course.first:
             parts = _populations(known, end, drawn, ntk=ntk, tangents=tangents)
-            exact = {root: _exact(letters, known, root, part) for root, part in parts.items()}
+            rests = {root: part.rests for root, part in parts.items()}
+            # Forms, which are large, go as soon as they are read.
+            exact = {root: _exact(letters, known, root, parts.pop(root)) for root in rests}
             for letter in letters:
-                value, error = _tensor(letter, own, parts, exact, net.widths[layer - 1])
+                value, error = _tensor(letter, own, rests, exact, net.widths[layer - 1])
                 found[letter][0][place], found[letter][1][place] = value, error
         if progress is not None:
             progress(place + 1, len(layers))
@@ -126,7 +128,10 @@ def _settle(own: Layout, at: _Population, root: int, some: list[Reading], a: int
     ntk = None
     if at.ntk is not None:
         ntk = _sum([r.ntk_below.placed(r.hop.at, size) for r in some if r.ntk_below is not None])
-    linear = tuple(_sum_linear([(r.hop.at, r.linear[k]) for r in some], size) for k in range(2))
+    linear = (
+        _sum_linear([(r.hop.at, r.linear[0]) for r in some], size),
+        _sum_linear([(r.hop.at, r.linear[1]) for r in some], size),
+    )
     take_off(at.rests, at.units, (metric, ntk), linear, a)
     at.metric.set(a, metric, linear[0])
     if at.ntk is not None and ntk is not None:
@@ -140,33 +145,36 @@ def _sum(forms: list[Form]) -> Form:
     return total
 
 
-def _sum_linear(parts: list, size: int):
-    if any(slope is None for _, slope in parts):
+def _sum_linear(parts: list[tuple[np.ndarray, Slope | None]], size: int) -> Slope | None:
+    known = [(at, slope) for at, slope in parts if slope is not None]
+    if len(known) < len(parts):
         return None
-    total = tuple(np.zeros((len(side), size)) for side in parts[0][1])
-    for at, slope in parts:
-        for target, values in zip(total, slope, strict=True):
-            target[:, at] += values
-    return total
+    first, second = (np.zeros((len(side), size)) for side in known[0][1])
+    for at, slope in known:
+        first[:, at] += slope[0]
+        second[:, at] += slope[1]
+    return first, second
 
 
 def _tensor(
     letter: str,
     own: Layout,
-    parts: dict[int, _Population],
+    rests: dict[int, Rests],
     exact: dict[int, dict[str, np.ndarray]],
     n: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(input, input, input, input) and its standard error."""
-    inputs, rows = own.inputs, {root: _rows(letter, part.rests) for root, part in parts.items()}
-    weights = {root: n / own.course.populations[root].n for root in parts}
-    value = np.asarray(sum(weights[root] * exact[root].pop(letter) for root in parts))
+    inputs, rows = own.inputs, {root: _rows(letter, rest) for root, rest in rests.items()}
+    weights = {root: n / own.course.populations[root].n for root in rests}
+    value = np.asarray(sum(weights[root] * exact[root].pop(letter) for root in rests))
     error = np.empty_like(value)
     for start in range(0, len(value), _TOGETHER):
         some, sums = slice(start, start + _TOGETHER), Scrambled()
         for scramble in range(SCRAMBLES):
-            parts_of = (w * _product(*rows[root], scramble, some) for root, w in weights.items())
-            sums.add(sum(parts_of))
+            total = np.zeros_like(value[some])
+            for root, weight in weights.items():
+                total += weight * _product(*rows[root], scramble, some)
+            sums.add(total)
         mean, spread = sums.result()
         value[some] += mean
         error[some] = np.hypot(spread, _ROUNDED * np.abs(value[some]))

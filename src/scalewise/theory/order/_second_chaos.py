@@ -21,6 +21,7 @@ from jaxtyping import Float
 from scipy import sparse
 
 from scalewise.theory.order._forms import Diagonals, Form, Own, on_labels
+from scalewise.theory.order._layout import shape_of
 
 Square = Float[np.ndarray, "label label"]
 Pairs = Float[np.ndarray, "pair pair"]
@@ -73,20 +74,22 @@ class Forms:
         """Labels of an input."""
         return self.across.shape[2]
 
-    def halves(self, left: ByInput, b: int, count: int) -> ByInput:
+    def halves(self, left: ByInput, b: int, count: int, room: ByInput) -> ByInput:
         """Covariances times the part across the first inputs, so many of them, and another one."""
-        found = np.empty((count, *left.shape[1:]))
         for a in range(count):
-            np.matmul(left[a], self.across[b, _at(a, self.size)], out=found[a])
-        return found
+            np.matmul(left[a], self.across[b, _at(a, self.size)], out=room[a])
+        return room[:count]
 
-    def against(self, right: Square, b: int) -> ByInput:
+    def against(self, right: Square, b: int, room: ByInput) -> ByInput:
         """Parts across all inputs and each other one, times covariances of the latter with one more."""
-        found = np.empty_like(self.across)
         for d in range(self.inputs):
             block = right[_at(d, self.size), _at(b, self.size)]
-            np.matmul(self.across[d], np.ascontiguousarray(block), out=found[d])
-        return found
+            np.matmul(self.across[d], np.ascontiguousarray(block), out=room[d])
+        return room
+
+    def rooms(self) -> tuple[ByInput, ByInput]:
+        """For both, to be used again: the system fetches new pages slowly."""
+        return np.empty_like(self.across), np.empty_like(self.across)
 
 
 def by_input(K: Square, inputs: int) -> ByInput:
@@ -118,12 +121,13 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
     wanted = list(combinations_with_replacement(numbers, 2))
     found = {key: np.zeros(shape) for key in wanted}
     beside = {key: np.zeros(shape) for key in product(numbers, repeat=2)}
-    columns = by_input(K, inputs)
+    columns, rooms = by_input(K, inputs), [kind.rooms() for kind in kinds]
     alone = [kind.own.on_labels(first, second, inputs) for kind in kinds]
     for b in range(inputs):
         rows = np.array([strip_of(inputs, a).start + b - a for a in range(b + 1)])
-        halves = [kind.halves(columns, b, b + 1) for kind in kinds]
-        turned = [kind.against(K, b) for kind in kinds]
+        both = list(zip(kinds, rooms, strict=True))
+        halves = [kind.halves(columns, b, b + 1, room[0]) for kind, room in both]
+        turned = [kind.against(K, b, room[1]) for kind, room in both]
         for k, m in beside:
             if (k, m) in found:
                 R = _crossed(halves[k], turned[m])
@@ -135,8 +139,8 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
         values += 2 * _of_own(kinds[k].own, (alone[k], alone[m]), K, (first, second))
         one, other = kinds[k].linear, kinds[m].linear
         if one is not None and other is not None:
-            both = (part.on_labels(first, second, inputs) for part in (one, other))
-            values += _between(*both, K)
+            left, right = (part.on_labels(first, second, inputs) for part in (one, other))
+            values += _between(left, right, K)
     return found
 
 
@@ -153,10 +157,10 @@ def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarr
     found = np.empty((N,) * 4)
     beside = np.zeros((N,) * 4) if own else None
     alone = _by_order(forms.own, N) if own else None
-    columns = by_input(left, N)
+    columns, rooms = by_input(left, N), forms.rooms()
     for b in range(N):
-        halves = forms.halves(columns, b, N)
-        found[:, b] = _crossed(halves, forms.against(right, b))
+        halves = forms.halves(columns, b, N, rooms[0])
+        found[:, b] = _crossed(halves, forms.against(right, b, rooms[1]))
         if beside is not None and alone is not None:
             seen = _seen(forms.own, halves, right[_at(b, forms.size)], N)
             beside[:, b] = 2 * (alone @ seen.T).T.reshape(N, N, N)
@@ -229,7 +233,7 @@ def _of_own(
     if isinstance(one, Diagonals):
         return _between(*alone, K * K)
     inputs = int(at[1].max()) + 1
-    found = np.empty((len(at[0]), alone[1].shape[0]))
+    found = np.empty((len(at[0]), len(at[0])))
     for row, (a, b) in enumerate(zip(*(side.tolist() for side in at), strict=True)):
         blocks = _of_one(one.first[row], K, K, a, inputs)
         found[row] = alone[1] @ (blocks + _of_one(one.second[row], K, K, b, inputs))
@@ -238,7 +242,7 @@ def _of_own(
 
 def _between(one: sparse.csr_array, other: sparse.csr_array, K: Square) -> Pairs:
     """Linear forms of labels, each with each."""
-    found = np.empty((one.shape[0], other.shape[0]))
+    found = np.empty((shape_of(one)[0], shape_of(other)[0]))
     for start in range(0, len(found), len(K)):
         rows = slice(start, start + len(K))
         found[rows] = (other @ (one[rows] @ K).T).T

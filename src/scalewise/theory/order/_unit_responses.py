@@ -74,19 +74,16 @@ class Change:
 
     def each(self, function: Any) -> Change:
         """Of every part."""
-        parts = (self.K, self.Theta, self.X, self.Y)
-        return Change(*(None if part is None else function(part) for part in parts))
+        others = (None if part is None else function(part) for part in (self.Theta, self.X, self.Y))
+        return Change(function(self.K), *others)
 
     def plus(self, other: Change | None) -> Change:
         """The sum."""
         if other is None:
             return self
-        pairs = zip(
-            (self.K, self.Theta, self.X, self.Y),
-            (other.K, other.Theta, other.X, other.Y),
-            strict=True,
-        )
-        return Change(*(None if a is None or b is None else a + b for a, b in pairs))
+        pairs = ((self.Theta, other.Theta), (self.X, other.X), (self.Y, other.Y))
+        others = (None if a is None or b is None else a + b for a, b in pairs)
+        return Change(self.K + other.K, *others)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scalewise.theory.flow._units import normals, rooted
 from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Hop, Spreading
-from scalewise.theory.order._reverse import Reading
+from scalewise.theory.order._reverse import Reading, Slope
 from scalewise.theory.order._strips import Kernels
 
 SCRAMBLES = 16
@@ -139,7 +139,11 @@ def add(rests: Rests, own: Units, found: Reading, a: int, inputs: int) -> None:
 
 
 def take_off(
-    rests: Rests, own: Units, below: tuple[Form, Form | None], linear: tuple, a: int
+    rests: Rests,
+    own: Units,
+    below: tuple[Form, Form | None],
+    linear: tuple[Slope | None, Slope | None],
+    a: int,
 ) -> None:
     """What is known exactly: what is quadratic or linear in preactivations and tangents."""
     metric, ntk = below
@@ -198,7 +202,7 @@ def _pieces(count: int, columns: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, count, size))
 
 
-def _linear(z: Values, slopes: tuple, a: int) -> tuple[np.ndarray, np.ndarray]:
+def _linear(z: Values, slopes: Slope, a: int) -> tuple[np.ndarray, np.ndarray]:
     first, second = slopes
     size = first.shape[1]
     own = z[:, a * size : (a + 1) * size] @ first.T
