@@ -219,3 +219,17 @@ def test_activations_that_are_added_up_are_those_of_one_channel() -> None:
     np.testing.assert_array_less(np.abs(value - want), 5 * (error + slip) + 1e-9)
     value, error = many_labels(two, POINTS, "V", [two.depth])["V"]
     np.testing.assert_array_less(np.abs(value - want), 5 * error + slip)
+
+
+def test_where_inputs_are_0_a_kink_adds_nothing() -> None:
+    """Two of six positions that are not 0, seen one by one: the same as these alone, at a third of their size."""
+    x = np.zeros((2, 6, 3))
+    x[:, 2:4] = LINES[:, :2]
+    parts = (sw.Conv(1), "relu", sw.Conv(1), "relu", POOL, sw.Dense(1))
+    wide, narrow = (
+        network(*parts, shape=(size, 3), C_b=0.0, lambda_b=0.0, C_W=2.0) for size in (6, 2)
+    )
+    found, known = many_labels(wide, x, KNOWN, [3]), whole_tensors(narrow, x[:, 2:4], KNOWN, [3])
+    for letter in KNOWN:
+        (value, error), (want, slip) = found[letter], known[letter]
+        assert np.all(np.abs(81 * value - want) < 5 * 81 * error + slip), letter

@@ -113,8 +113,17 @@ class PairTables:
         odd = [pq for pq in orders if self.sigma.parity and sum(pq) % 2]
         some = [pq for pq in orders if pq not in odd]
         assert set(some) <= set(PAIR_ORDERS)
-        found = pair_moments(self.sigma, A, B, C, some) if some else {}
-        return {pq: found[pq].value if pq in found else np.zeros(A.shape) for pq in orders}
+        result = {pq: np.zeros(A.shape) for pq in orders}
+        # Of a preactivation that is always 0 a kink there has its left slope; nothing else of it counts.
+        apart = (A > 0) & (B > 0) if self.sigma.slopes is not None else np.ones(A.shape, bool)
+        if self.sigma.slopes is not None and (1, 1) in result and not apart.all():
+            left, mean = self.sigma.slopes[0], 0.5 * sum(self.sigma.slopes)
+            one, other = (np.where(K > 0, mean, left) for K in (A, B))
+            result[1, 1] = one * other
+        if some and apart.any():
+            for pq, found in pair_moments(self.sigma, A[apart], B[apart], C[apart], some).items():
+                result[pq][apart] = found.value
+        return result
 
     def _series(
         self, rows: slice, columns: slice, c: Tile, pq: Order, same: Bool[np.ndarray, "..."]

@@ -68,7 +68,12 @@ def units(known: Kernels, root: int, count: int, *, ntk: bool, tangents: bool) -
         _drawn(known.Theta, lifts, count, (root, 1 + k), both=False)
         for k in range(2 if tangents else 0)
     )
-    return Units(z, sigma(z), sigma.derivatives[1](z) if ntk or tangents else None, y)
+    slopes = None
+    if ntk or tangents:
+        slopes = sigma.derivatives[1](z)
+        if sigma.slopes is not None:  # as `PairTables` takes it where all draws are 0
+            slopes[:, ~z.any(axis=0)] = sigma.slopes[0]
+    return Units(z, sigma(z), slopes, y)
 
 
 def _drawn(
