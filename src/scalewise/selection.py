@@ -12,8 +12,8 @@ from typing import Any
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
+from scalewise.networks import Network, _nodes
 from scalewise.networks._course import kind
-from scalewise.networks._network import Network
 from scalewise.observables import OBSERVABLES, Observable
 
 __all__ = ["MOST_PATHS", "Selection", "known", "omissions", "select"]
@@ -27,6 +27,11 @@ MOST_PATHS = 48
 # Labels, which are inputs at positions: of all layers whose channels meet, and of one layer where four of them meet
 # in one expectation. Arrays over pairs of pairs of them fill the memory beyond.
 MOST_LABELS, MOST_READ = 64, 32
+# Labels between any two of which covariances fit the memory, and inputs of which arrays with four do. Slopes of
+# read-outs are carried back through the layers at so many.
+MOST_CARRIED, MOST_SHIFTED, MOST_INPUTS = 1 << 13, 1 << 11, 100
+CARRIED = ("V", "A", "B", "D", "F", "G1", "H1")
+_MOST_PLACES = 128  # of layers that have weights of their own at each
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
 _MOST_PASTS = 60
 
@@ -169,6 +174,38 @@ def too_large(net: Network, samples: int, row: Observable) -> str:
     return ""
 
 
+def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int]) -> str:
+    """Why an observable is not had by carrying read-outs back through the layers, a clause; empty if it is.
+
+    Args:
+        net: A network whose activations act on sums of random layers.
+        samples: How many inputs there are.
+        row: The observable.
+        layers: Layers of one site, counted from 1.
+    """
+    program, found = net.program, kind(net.program)
+    assert not isinstance(found, str)
+    if row.letter not in CARRIED:
+        return "nobody has derived its slopes"
+    if row.corrects and not all(sigma.is_smooth for sigma in net.activations):
+        return "second derivatives of products of activations have kinks"
+    ends = [program.layers[layer - 1] for layer in layers]
+    if not all(program.averages_out(((end, 1.0),)) for end in ends):
+        return "neurons of a layer remember what was added to them"
+    if any(
+        isinstance(node, _nodes.Draw) and program.places(here) > _MOST_PLACES
+        for here, node in enumerate(program.nodes)
+    ):
+        return "weights of a layer differ from place to place"
+    labels, most = samples * found.most_labels, MOST_SHIFTED if row.corrects else MOST_CARRIED
+    if labels > most or samples > MOST_INPUTS:
+        return (
+            f"{samples} inputs have {labels} labels in it, and pairs fit of {most} labels and of "
+            f"{MOST_INPUTS} inputs"
+        )
+    return ""
+
+
 def _unfit(row: Observable, net: Network, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
     if net.is_plain:
@@ -176,6 +213,8 @@ def _unfit(row: Observable, net: Network, samples: int) -> str:
     if isinstance(kind(net.program), str):
         return ""
     why = too_large(net, samples, row)
+    if why and not too_many(net, samples, row, net.layers_of_one_site):
+        return ""
     told = row.of_units is not None and not row.of_units(net) and not net.is_perceptron
     return "" if told else why
 

@@ -69,14 +69,6 @@ MUTANTS = (
     row("nets/_packed.py", DRAWN)(
         "laws of weights: biases too", "(node.own.law, NORMAL)", "(node.own.law, node.own.law)"
     ),
-    row(
-        "networks/_course.py",
-        f"{WHOLE}::test_activations_of_two_layers_that_are_added_are_of_one_channel",
-    )(
-        "labels: what activations add up stays apart",
-        "found.join([*draws, *itertools.chain(*behind)])",
-        "found.join(draws)",
-    ),
     of_neurons(
         "V: without the width",
         'return self.n * np.einsum(f"...{sites}',

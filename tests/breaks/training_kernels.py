@@ -101,7 +101,11 @@ MUTANTS = (
     of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),
     of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
     of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
-    of_design("design: the first network of a family", "return net.at_width(width).replace", "return net.replace"),
+    of_design(
+        "design: the first network of a family",
+        "return net.at_width(width).replace",
+        "return net.replace",
+    ),
     of_design(
         "design: families that do not fit", "    check_fit(Asked(net, task, algorithm))\n", ""
     ),

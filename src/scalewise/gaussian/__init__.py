@@ -25,6 +25,7 @@ from scalewise.gaussian._joint import resolved as resolved
 from scalewise.gaussian._joint import shaken as shaken
 from scalewise.gaussian._joint import with_shakes as with_shakes
 from scalewise.gaussian._kernel_map import kernel_map as kernel_map
+from scalewise.gaussian._pair_tables import PairTables as PairTables
 from scalewise.gaussian._places import Other as Other
 from scalewise.gaussian._places import Places as Places
 from scalewise.gaussian._products import high_moments as high_moments

@@ -8,7 +8,6 @@ are 1 at one label.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -188,21 +187,20 @@ def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
             for key, matrix in forms[below].items():
                 part = factor * matrix
                 total[key] = total[key] + part if key in total else part
-        _join_all(found, total, forms)
+        _join_all(found, total)
         return total
     if isinstance(node, Spread | Mix | Weigh):
         return {key: _applied(found, here, matrix) for key, matrix in forms[node.of[0]].items()}
     raise Unfit(f"node [{here}], {node.said}, is neither a sum nor an activation")
 
 
-def _join_all(found: Course, form: Form, forms: dict[int, Form]) -> None:
-    """The channels of all that is added are drawn together, those behind activations too."""
+def _join_all(found: Course, form: Form) -> None:
+    """The channels of all that is added are drawn together."""
     draws = [key for key in form if key in found._joined]
     points = [key for key in form if key not in found._joined]
     if draws and points:
         raise Unfit("a sum has activations and random layers in it")
-    behind = [forms[found.program.nodes[point].of[0]] for point in points]
-    found.join([*draws, *itertools.chain(*behind)])
+    found.join(draws)
 
 
 def _applied(found: Course, here: int, matrix: Matrix) -> Matrix:
@@ -230,6 +228,8 @@ def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
     if form.keys() & found._joined.keys():
         raise Unfit(f"node [{here}], {node.said}, reads what no activation has made")
     points = tuple(sorted(form))
+    # Activations that are added up are those of one channel, whatever random layers they act on.
+    found.join([draw for point in points for draw in forms[program.nodes[point].of[0]]])
     whole = np.concatenate([form[point] for point in points], axis=1)
     sizes = program.positions[below]
     count = found.labels_of(below) // math.prod(sizes)

@@ -24,10 +24,12 @@ from scalewise.networks._inputs import (
 )
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
-from scalewise.selection import select, too_large
+from scalewise.selection import select, too_large, too_many
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
+from scalewise.theory.order._many_labels import KNOWN, many_labels
+from scalewise.theory.order._many_shifts import many_shifts
 from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
 from scalewise.theory.order._terms import wanted
@@ -151,15 +153,18 @@ def _beyond(
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> Tensors:
-    """What is of order 1/n of any network, by letter: as whole arrays where they are possible, else by units."""
+    """What is of order 1/n of any network, by letter: as whole arrays, by carrying read-outs back, or by units."""
     _check_sites(net, kept, next(iter(tensors)))
     gaussian = not isinstance(kind(net.program), str)
-    whole, by_units = list[str](), list[str]()
+    whole, carried, by_units = list[str](), list[str](), list[str]()
     for name, letter in tensors.items():
         row = OBSERVABLES[name]
         reason = too_large(net, len(inputs), row) if gaussian else ""
         if gaussian and not reason:
             whole.append(letter)
+            continue
+        if gaussian and not too_many(net, len(inputs), row, kept):
+            carried.append(letter)
             continue
         by_units.append(letter)
         why = "nobody has derived how" if row.of_units is None else row.of_units(net)
@@ -173,6 +178,16 @@ def _beyond(
         report = _progress_on(progress, "order 1/n, layers")
         with blas_threads_for():
             found = whole_tensors(net, inputs, whole, kept, report)
+    if carried:
+        report = _progress_on(progress, "order 1/n, layers carried back")
+        with blas_threads_for(len(inputs) * len(inputs)):
+            tensors_of = [letter for letter in carried if letter in KNOWN]
+            shifts = [letter for letter in carried if letter not in KNOWN]
+            if tensors_of:
+                found |= many_labels(net, inputs, tensors_of, kept, report)
+            if shifts:
+                report = _progress_on(progress, "order 1/n, mean shifts of inputs")
+                found |= many_shifts(net, inputs, shifts, kept, report)
     if by_units:
         require("jax", for_="Order 1/n of layers of every kind", extra="nets")
         # A room that few enter, and that needs JAX.
