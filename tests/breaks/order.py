@@ -21,12 +21,12 @@ of_what_is_drawn = row(
 
 MUTANTS = (
     row(
-        "networks/_by_jax.py",
+        "networks/_products.py",
         "tests/nets/test_tensors_of_any_network.py::test_many_networks_at_once_are_those_of_a_few",
     )(
         "measure: many tiny products at once",
         "return (slopes * entries[None, :, :, None]).sum(axis=(2, 5))",
-        'return jnp.einsum("rapsbq,apbq->rasb", slopes, entries)',
+        'return xp.einsum("rapsbq,apbq->rasb", slopes, entries)',
     ),
     row(
         "theory/order/_cumulants.py",

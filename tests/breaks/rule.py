@@ -197,9 +197,7 @@ MUTANTS = (
         "isinstance(L, np.ndarray) else L",
         MEMORY,
     ),
-    of_flow(
-        "flow: widths forgotten", "None if first is None else first / one.n, k, Q", "first, k, Q"
-    ),
+    of_flow("flow: widths forgotten", "None if found is None else found / one.n", "found"),
     of_flow(
         "flow: no noise",
         "parts = [self._noise(t, P, k, Q)]",
@@ -230,8 +228,8 @@ MUTANTS = (
     ),
     of_memory(
         "stream: own past without the widths",
-        "None if first is None else first / reader.n,",
-        "first,",
+        "None if found is None else found / reader.n",
+        "found",
     ),
     row("theory/order/_neurons.py", MEMORY)(
         "neurons: what one does to the other once",
