@@ -70,7 +70,7 @@ GIVEN = {
     "MeetingWidth",
     "NetworkKernel",
 }
-GIVEN |= {"EvidenceSlopes", "LeftOut", "Network", "Outcome", "Parameters", "ScaledMLP", "TorchPlan"}
+GIVEN |= {"EvidenceSlopes", "LeftOut", "Network", "Outcome", "Parameters", "Scaled", "TorchPlan"}
 GIVEN |= {
     "AngleFlow",
     "BlockSusceptibilities",

@@ -44,22 +44,31 @@ def network(sigma: str | sw.Activation, depth: int) -> sw.Network:
 
 
 def test_default_and_all_are_what_exists_in_both_and_leave_out_the_same() -> None:
-    # One layer, because there `measure` has nothing to draw; the predictions below go deeper.
     wrong = []
     for sigma in [*map(sw.activation, BUILTIN_NAMES), *map(made, MADE)]:
+        net = network(sigma, 2)
         for names in (None, "all"):
-            theory = sw.predict(network(sigma, 1), X, observables=names)
-            ensemble = sw.measure(
-                network(sigma, 1), X, observables=names, networks=4, progress=False
+            theory, ensemble = (
+                select(names, net, samples=len(X), drawn=drawn) for drawn in (False, True)
             )
             rows = [row for row in OBSERVABLES.values() if row.default or names]
             there = {row.name for row in rows if exists(row, sigma)}
             absent = {row.name for row in rows} - there
-            same = set(ensemble.left_out) - SLOPES == set(theory.left_out) - SLOPES
-            exact = kept(theory) == there and set(theory.left_out) == absent
-            if not (same and exact and kept(ensemble) == there - SLOPES):
+            left_out = set(theory.left_out) == set(ensemble.left_out) == absent
+            if not (left_out and set(theory.names) == set(ensemble.names) == there):
                 wrong.append((sigma.name, names))
     assert not wrong
+
+
+def test_what_is_selected_is_what_results_hold() -> None:
+    net = network("relu", 2)
+    for names in (None, "all"):
+        theory = sw.predict(net, X, observables=names)
+        ensemble = sw.measure(net, X, observables=names, networks=4, progress=False)
+        chosen = select(names, net, samples=len(X))
+        assert kept(theory) == set(chosen.names)
+        assert kept(ensemble) == kept(theory) - SLOPES
+        assert set(ensemble.left_out) - SLOPES == set(theory.left_out) - SLOPES
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,11 @@ def test_layers_are_those_of_predict(names: tuple[str, ...]) -> None:
                 wrong.append(f"{at} {row}: {letter} off by {off:.1e}")
         if known < row["depth"]:
             deeper = sw.predict(
-                sw.MLP(known + 1, WIDTH, net.activation, **ENDS), np.ones((1, 2)), observables=["kernel"]
+                sw.MLP(
+                    known + 1, 64, at[1:], input_dim=2, output_dim=1, C_b=row["C_b"], C_W=row["C_W"]
+                ),
+                np.ones((1, 2)),
+                observables=["kernel"],
             )
             series, length = tables(*names)["activations"][at[1:]], tables(*names)["length"]
             ends = series["start"] + np.array([0, len(series["panels"])]) * length

@@ -202,7 +202,10 @@ def test_predict_tells_order_one_with_its_error_and_the_small_parameter() -> Non
     own = np.einsum("laa->la", K)
     relative = np.einsum("labab->lab", V) / (64 * own[:, :, None] * own[:, None])
     np.testing.assert_allclose(found.expansion_parameter[1:], relative.max(axis=(1, 2))[1:])
-    assert sw.predict(net, PLAIN).attrs["left_out"] == ["metric_nlo", "four_point_vertex"]
+    assert sw.predict(network("norm"), PLAIN).attrs["left_out"] == [
+        "metric_nlo",
+        "four_point_vertex",
+    ]
     drawn = sw.measure(net, PLAIN[:2], networks=500, observables=["V", "kernel"], progress=False)
     assert sw.compare(found, drawn).passed
 

@@ -176,7 +176,11 @@ class Network:
         return self.by_layer.lambda_W
 
     def own(self, layer: int) -> Hyperparameters:
-        """The hyperparameters of a layer, counted from 1."""
+        """The hyperparameters of a random layer.
+
+        Args:
+            layer: Which, counted from 1.
+        """
         return self.by_layer.own(layer) if self.is_perceptron else self.program.own(layer)
 
     @property
