@@ -162,7 +162,8 @@ def _beyond(
         if gaussian and not reason:
             whole.append(letter)
             continue
-        if gaussian and not (many := too_many(net, len(inputs), row, kept)):
+        many = too_many(net, len(inputs), row, kept) if gaussian else ""
+        if gaussian and not many:
             carried.append(letter)
             continue
         by_units.append(letter)
