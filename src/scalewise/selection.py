@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ MOST_LABELS, MOST_READ = 64, 32
 # read-outs are carried back through the layers at so many.
 MOST_CARRIED, MOST_SHIFTED, MOST_INPUTS = 1 << 13, 1 << 11, 100
 CARRIED = ("V", "A", "B", "D", "F", "G1", "H1")
+MOST_OF_UNITS = 1 << 11  # labels of one layer whose single units are followed
 _MOST_PLACES = 128  # of layers that have weights of their own at each
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
 _MOST_PASTS = 60
@@ -204,6 +206,12 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
             f"{MOST_INPUTS} inputs"
         )
     return ""
+
+
+def beyond_units(net: Network, samples: int) -> bool:
+    """Whether a layer has more labels than single units are followed at."""
+    sizes = (math.prod(net.program.positions[draw]) for draw in net.program.draws)
+    return samples * max(sizes) > MOST_OF_UNITS
 
 
 def _unfit(row: Observable, net: Network, samples: int) -> str:

@@ -20,6 +20,7 @@ def table(monkeypatch):
         "cases",
         "learning_table",
         "large_fields",
+        "many_labels",
         "clock",
         "peers_environment",
         "peers_rows",
@@ -131,3 +132,16 @@ def test_large_fields_are_shown_as_they_were_measured(table):
     known["flat"]["ours"]["found"][0] *= 1.001
     with pytest.raises(RuntimeError, match="flat: sides differ by 1"):
         large_fields.render(known)
+
+
+def test_many_labels_are_shown_as_they_were_measured(table):
+    import many_labels
+
+    known = json.loads(many_labels.NUMBERS.read_text())
+    assert set(many_labels.ROWS) == set(known)
+    shown = many_labels.SPEED.read_text().split(many_labels.BEGIN)[1].split(many_labels.END)[0]
+    assert shown.strip() == many_labels.render(known).strip()
+    assert many_labels.PAGE.read_text() == many_labels.TITLE + many_labels.render(known)
+    # A goal is met or missed by the numbers.
+    known["ten"]["seconds"] = 21.0
+    assert "| time missed, error met |" in many_labels.render(known)

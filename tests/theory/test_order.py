@@ -244,8 +244,11 @@ def test_what_is_not_known_is_refused(sentence: str) -> None:
 
 
 def test_more_labels_than_fit_are_refused_with_how_many_do() -> None:
-    net = sw.Network(
-        sw.Dense(), "tanh", sw.GlobalAvgPool(), sw.Dense(1), input_shape=(1000, 1), width=4
-    )
+    parts = ("tanh", sw.GlobalAvgPool(), sw.Dense(1))
+    net = sw.Network(sw.Dense(), sw.LayerNorm(), *parts, input_shape=(1000, 1), width=4)
     with pytest.raises(ValueError, match=r"3,000 labels .* at most 2,048: 2 inputs would fit"):
         sw.predict(net, np.ones((3, 1000, 1)), observables="V")
+    net = sw.Network(sw.Dense(), *parts, input_shape=(1000, 1), width=4)
+    message = r"9 inputs have 9000 labels in it, and pairs fit of 8192 labels .* at most 2,048 labels in a layer"
+    with pytest.raises(ValueError, match=message):
+        sw.predict(net, np.ones((9, 1000, 1)), observables="V")

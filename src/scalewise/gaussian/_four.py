@@ -62,7 +62,12 @@ class FourPoint:
         return self.covariance + self.left[:, :, None, None] * self.right
 
     def between(self, first: np.ndarray, second: np.ndarray) -> FourPoint:
-        """With the first two factors on some inputs, and the other two on others."""
+        """With the first two factors on some inputs, and the other two on others.
+
+        Args:
+            first: Numbers of the inputs of the first two.
+            second: Those of the others.
+        """
         left, right = np.ix_(first, first), np.ix_(second, second)
         at = np.ix_(first, first, second, second)
         return FourPoint(

@@ -75,7 +75,12 @@ class PairTables:
         return list(map(_tail, self._h))
 
     def at_equal(self, p: int, q: int) -> Float[np.ndarray, " label"]:
-        r"""$M_{pq}$ of each label with itself."""
+        r"""$M_{pq}$ of each label with itself.
+
+        Args:
+            p: Order of the derivative of the first factor.
+            q: That of the second.
+        """
         if self._h:
             h, g = self._table(p), self._table(q)
             count = min(len(h), len(g))

@@ -24,7 +24,7 @@ from scalewise.networks._inputs import (
 )
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
-from scalewise.selection import select, too_large, too_many
+from scalewise.selection import MOST_OF_UNITS, beyond_units, select, too_large, too_many
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
@@ -163,11 +163,14 @@ def _beyond(
         if gaussian and not reason:
             whole.append(letter)
             continue
-        if gaussian and not too_many(net, len(inputs), row, kept):
+        many = too_many(net, len(inputs), row, kept) if gaussian else ""
+        if gaussian and not many:
             carried.append(letter)
             continue
         by_units.append(letter)
         why = "nobody has derived how" if row.of_units is None else row.of_units(net)
+        if gaussian and not why and beyond_units(net, len(inputs)):
+            reason, why = many, f"they have at most {MOST_OF_UNITS:,} labels in a layer"
         if why:
             raise ValueError(
                 f"{name!r} of this network does not fit into the memory: {reason}. Single units do not tell it "

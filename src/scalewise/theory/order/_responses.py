@@ -29,6 +29,7 @@ from scalewise.networks._by_jax import precision
 from scalewise.networks._forward import fixed_fields
 from scalewise.networks._network import Network
 from scalewise.networks._program import Program
+from scalewise.selection import MOST_OF_UNITS
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import Given, drawn, given, start
 from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
@@ -36,7 +37,7 @@ from scalewise.theory.order._populations import Populations, populations
 from scalewise.theory.order._shifts import counted, directions_of, shifts
 
 _SCRAMBLES = 16
-_MOST_LABELS = 2048  # of one node
+_MOST_LABELS = MOST_OF_UNITS
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
 _ROUNDED = 1e-8  # of a tensor, by what is added to covariances
