@@ -152,7 +152,6 @@ LATE = {
     "plan/proof/_check.py": "the same: a picture needs matplotlib",
     "plan/proof/_search.py": "sweeps need arrays with names, which take longer to import than a plan takes",
     "plan/proof/_transfer.py": "the same",
-    "training/_predict.py": "one given network that is fully connected needs no JAX",
     "theory/_predict.py": "few enter the rooms of skip connections and of any layers, with an optimiser and JAX",
 }
 
