@@ -33,6 +33,7 @@ of_dntk = row("nets/_dntk.py", f"{INTEGRATED}_differentials")
 of_ntk_statistics = row("nets/_ntk_statistics.py", f"{INTEGRATED}_ntk_statistics")
 of_neurons = row("nets/_neurons.py", f"{INTEGRATED}_differentials")
 of_slopes = row("nets/_slopes.py", f"{INTEGRATED}_differentials")
+of_passes = row("nets/_passes.py", f"{INTEGRATED}_differentials")
 of_estimators = row(
     "nets/_estimators.py",
     "tests/nets/test_second_layer.py::test_the_second_layer_is_exact_at_any_width",
@@ -175,12 +176,12 @@ MUTANTS = (
         "(delta[:, :, 0] if node.shared",
         BY_PLACES,
     ),
-    of_slopes(
+    of_passes(
         "measured slopes: both steps on what one has changed",
         "self._push(other, at, first)]",
         "self._push(other, at, second)]",
     ),
-    of_slopes(
+    of_passes(
         "measured slopes: steps leave what flows back",
         "back = (change or at).back[k]",
         "back = 0 * (change or at).back[k]",
@@ -196,7 +197,7 @@ MUTANTS = (
         "zip(orders, orders, strict=True)",
         BY_PLACES,
     ),
-    of_slopes(
+    of_passes(
         "measured slopes: rates for roots", "tuple(jnp.sqrt(pair))", "tuple(pair)", BY_PLACES
     ),
     of_slopes(
@@ -363,8 +364,8 @@ MUTANTS = (
     ),
     of_differentials(
         "differentials of a network: weights of any layer last",
-        "if k == last and program",
-        "if program",
+        "if isinstance(made, Draw):",
+        "if True:",
         f"{ANY_LAYERS}test_products_with_outputs_are_averaged_over_last_weights_that_are_their_own",
     ),
 )

@@ -21,10 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.nets._networks import precision
+from scalewise.nets._passes import Field, Passes
 from scalewise.nets._slopes import (
-    Field,
     Gradients,
-    Passes,
     Terms,
     added_up,
     as_they_are,

@@ -37,6 +37,7 @@ from scalewise.networks._weights import (
     Parameters,
     bare,
     by_node,
+    in_groups,
     rates_of,
     refuse_masks,
     shapes_of,
@@ -168,7 +169,7 @@ def sample_differentials(
 def _draw(base: Any, indices: Any, numbers: Any, *, program: Program, dtype: str) -> Any:
     x, scales, roots = numbers
     last = len(program.nodes) - 1
-    own = [k for k in shapes_of(program) if k == last and program.averages_out(((k, 1.0),))]
+    made = program.nodes[last]
 
     def differentials(index: Any) -> Any:
         drawn = draw_parameters(program, jax.random.fold_in(base, index), dtype)
@@ -186,9 +187,11 @@ def _draw(base: Any, indices: Any, numbers: Any, *, program: Program, dtype: str
             bend = jax.jvp(jax.grad(with_last(W)), (origin,), (slope,))[1]
             return _dot(slope, bend), (value, slope, bend)
 
-        if own:
-            entering = jax.grad(lambda W: with_last(W)(origin))(weights[-1])
-            along = entering * scales[0, -1] ** 2 / program.fan_in(last)
+        if isinstance(made, Draw):  # a read-out, whose weights nothing else has
+            _, seen = forward(program, by_node(program, Parameters(weights, biases), jnp), x)
+            entering = in_groups(seen[last], made, jnp)[0, 0, 0]
+            weighed = entering * scales[0, -1] ** 2 / program.fan_in(last)
+            along = jnp.zeros_like(weights[-1]).at[0].set(weighed.reshape(weights[-1].shape[1:]))
             bent, averaged, kept = jax.jvp(dntk, (weights[-1],), (along,), has_aux=True)
         else:
             bent, kept = dntk(weights[-1])

@@ -23,7 +23,7 @@ import numpy as np
 
 from scalewise.nets._drawn import Numbers
 from scalewise.nets._neurons import Neurons
-from scalewise.nets._slopes import Passes
+from scalewise.nets._passes import Passes
 from scalewise.networks._by_jax import Side, by_all_weights
 from scalewise.networks._program import Program
 from scalewise.networks._weights import rates_of
