@@ -18,7 +18,9 @@ def one_input(K: float = 1.0) -> np.ndarray:
     return np.array([[np.sqrt(K)]])
 
 
-def net(depth: int, activation: str | sw.Activation, *, features: int, **rest: object) -> sw.Network:
+def net(
+    depth: int, activation: str | sw.Activation, *, features: int, **rest: object
+) -> sw.Network:
     """An MLP of width 100 with one output."""
     width = rest.pop("width", 100)
     return sw.MLP(depth, width, activation, input_dim=features, output_dim=1, **rest)

@@ -3,7 +3,6 @@
 The ensembles are of the exact conditional law; networks with real weights, differentiated by JAX, check them.
 """
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

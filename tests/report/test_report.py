@@ -146,9 +146,7 @@ def test_what_was_not_asked_for_is_said_to_be_missing(tmp_path, drop, sentence):
 
 @pytest.mark.parametrize(("depth", "samples"), [(1, 2), (3, 1), *thorough((2, 2))])
 def test_small_cases(tmp_path, depth, samples):
-    path = write_report(
-        tmp_path, results(network(depth=depth).replace(C_W=1.3), samples)
-    )
+    path = write_report(tmp_path, results(network(depth=depth).replace(C_W=1.3), samples))
     assert outline(path).elements
     text = path.read_text(encoding="utf-8")
     assert "The variances of this network are other ones. For linear the critical" in text

@@ -138,7 +138,9 @@ def test_small_angles_keep_their_digits(name: str, C_b: float) -> None:
         assert flow.Theta_distance[-1, 0] == pytest.approx(distance, rel=1e-10)
 
 
-def _in_sixty_digits(slopes, network: sw.Network, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def _in_sixty_digits(
+    slopes, network: sw.Network, x: np.ndarray, y: np.ndarray
+) -> tuple[float, float]:
     with mp.workdps(60):
         minus, plus = map(mp.mpf, slopes)
         C_b, C_W, b, w = (

@@ -24,7 +24,9 @@ Y = np.array([[1.2, -0.4], [-0.3, 0.9]])
 UPPER = np.triu_indices(3)
 
 
-def known(net: sw.Network, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int = 1) -> xr.Dataset:
+def known(
+    net: sw.Network, y: np.ndarray, algorithm: Bayes | LastLayer, tests: int = 1
+) -> xr.Dataset:
     x = X[: 2 + tests]
     wanted = np.full((tests, y.shape[1]), 0.25)
     task = sw.Task(x[:2], y, test_inputs=x[2:], test_targets=wanted)
