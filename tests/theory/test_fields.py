@@ -234,3 +234,15 @@ def test_a_few_inputs_with_positions_go_in_turn() -> None:
     net = network("relu", "pooled", "line")
     tiles = list(Pairs.square(RNG.normal(size=(3, *net.input_shape))).tiles(labels=36))
     assert [tile.shape for tile in tiles] == [(6,)]
+
+
+def test_drawn_networks_have_the_ntk_of_black_borders() -> None:
+    """At preactivations that are always 0 a drawn ReLU has the left slope, as at infinite width."""
+    x = np.zeros((1, 6, 1))
+    x[0, :3] = 1.0
+    layers = (sw.Conv(1), "relu", sw.GlobalAvgPool(), sw.Dense(1))
+    net = sw.Network(*layers, input_shape=(6, 1), width=64, C_W=2.0)
+    theory = sw.predict(net, x)
+    drawn = sw.measure(net, x, observables=["kernel", "ntk"], networks=400, progress=False)
+    assert sw.compare(theory, drawn).passed
+    assert theory.ntk.item() == pytest.approx(1.75)

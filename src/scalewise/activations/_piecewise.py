@@ -14,12 +14,12 @@ _SELU_ALPHA = 1.6732632423543772848
 
 def _scale_invariant(name: str, minus: float, plus: float) -> Activation:
     def slope(z: np.ndarray) -> np.ndarray:
-        return np.where(z >= 0, plus, minus)
+        return np.where(z > 0, plus, minus)  # at 0 that of the left, as in PyTorch
 
     return Activation(
         name,
         (lambda z: slope(z) * z, slope, zero, zero),
-        jax_numpy(lambda jnp, _: lambda z: jnp.where(z >= 0, plus, minus) * z),
+        jax_numpy(lambda jnp, _: lambda z: jnp.where(z > 0, plus, minus) * z),
         kinks=() if minus == plus else (Kink(0.0, 0.0, plus - minus),),
         slopes=(minus, plus),
         parity=-1 if minus == plus else (1 if minus == -plus else 0),
