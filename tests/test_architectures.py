@@ -153,7 +153,7 @@ def test_inputs_of_another_shape_are_refused() -> None:
     with pytest.raises(
         ValueError, match="2 inputs have 256 labels in it, and pairs of pairs fit of 64"
     ):
-        sw.predict(net, np.ones((2, 8, 8, 3)), observables="A")
+        sw.predict(net, np.ones((2, 8, 8, 3)), observables="P")
     with pytest.raises(TypeError, match=r"scalewise\.MLP"):
         sw.predict("mlp", np.ones((2, 3)))
 

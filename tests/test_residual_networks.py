@@ -76,7 +76,10 @@ given = dict.fromkeys(("x", "x0", "dx", "x_plus", "x_minus"), x) | {
 }
 # They are given kernels of a network, or are told of skip connections.
 rooms = [networks, nets, *(getattr(theory, n) for n in theory.__all__ if n not in ("predict", "flow", "order"))]
-knowing = {"measure", "init_weights", "empirical_ntk", "error_factors", "parameter_step"}
+knowing = {
+    "measure", "init_weights", "empirical_ntk", "error_factors", "parameter_step", "layer_tensors",
+    "empirical_differential", "sample_differentials", "empirical_dntk", "empirical_ddntk",
+}
 calls = {"optimal_depth": sw.optimal_depth}
 for room in rooms:
     calls |= {n: f for n, f in vars(room).items() if n[0] != "_" and n not in knowing}
