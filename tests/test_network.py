@@ -29,7 +29,13 @@ def test_a_network_is_a_value():
     assert by_rule.replace(width=7).hidden_widths == by_rule.at_width(7).hidden_widths == (7,) * 3
     uneven = sw.MLP(4, (8, 16, 8), "relu", input_dim=64, output_dim=10, C_W=[1.0, 2.0, 2.0, 1.0])
     assert uneven.at_width([4, 8, 4]).widths == (64, 4, 8, 4, 10)
+    assert uneven.at_width(5).widths == (64, 5, 5, 5, 10)
     assert uneven.at_width(5).C_W == uneven.C_W
+    narrow = sw.Network(
+        sw.Dense(3), "relu", sw.Dense(), "relu", sw.Dense(1), input_shape=2, width=8
+    )
+    assert narrow.is_perceptron
+    assert narrow.at_width(16).widths == (2, 3, 16, 1)  # a layer that says how many keeps them
     with pytest.raises(
         ValueError, match=r"`C_W` must be one number for all, or one for each of the 5 layers"
     ):

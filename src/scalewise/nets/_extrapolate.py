@@ -22,7 +22,7 @@ def check_widths(net: Network, widths: Sequence[int]) -> tuple[Any, ...]:
 
 def rescale(net: Any, width: int) -> Any:
     """The network with first hidden width `width` and the same ratios between its hidden widths."""
-    if not net.is_perceptron:
+    if not net.is_stacked:
         return net.at_width(width)
     hidden = net.hidden_widths
     if any(n * width % hidden[0] for n in hidden):

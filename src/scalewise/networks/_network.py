@@ -266,9 +266,13 @@ class Network:
     def at_width(self, width: Widths) -> Network:
         """The same network, `width` channels in every layer that does not say how many.
 
-        Of fully connected layers it is the width of all hidden ones, or a list of their widths.
+        Of what `MLP` and `ResidualMLP` make it is the width of all hidden layers. Fully connected layers take a list
+        of their widths, too.
+
+        Args:
+            width: How many.
         """
-        if self.is_perceptron:
+        if self.is_stacked or (self.is_perceptron and isinstance(width, Sequence)):
             hidden = per_layer("width", width, self.depth - 1, what="hidden layers")
             return self.numbered(widths=(self.input_dim, *hidden, self.output_dim))
         if isinstance(width, Sequence):
@@ -423,7 +427,7 @@ class Network:
         return found | ({"gamma": list(self.skips)} if any(self.skips) else {})
 
     @property
-    def _is_stacked(self) -> bool:
+    def is_stacked(self) -> bool:
         """Whether a call of `MLP` or `ResidualMLP` gives it."""
         made = (self.layers, self.width, self.usual)
         return self.is_perceptron and Stacked.of(self.by_layer) == made
@@ -434,7 +438,7 @@ class Network:
 
     def _told(self) -> Iterator[str | Rows]:
         """The call that makes fully connected layers; of others one row for each node of the program."""
-        if self._is_stacked:
+        if self.is_stacked:
             yield self.by_layer.said
             return
         program = self.program

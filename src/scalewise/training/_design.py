@@ -258,7 +258,9 @@ def _perceptron(depth: int, activation: Activation, **ends: int) -> Network:
 
 def _at(net: Network, width: int, C_b: float, C_W: float) -> Network:
     """Of this width, with these variances where layers do not say their own."""
-    return net.at_width(width).replace(C_b=C_b, C_W=C_W)
+    wide = net.at_width(width)
+    usual = vars(wide.usual) | {"C_b": C_b, "C_W": C_W}
+    return Network(*wide.layers, input_shape=wide.input_shape, width=wide.width, **usual)
 
 
 def _net(family: Family, chosen: dict[str, Activation], row: xr.Dataset) -> Network:

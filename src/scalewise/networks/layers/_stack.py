@@ -17,7 +17,7 @@ class Stacked(NamedTuple):
 
     Args:
         layers: Which.
-        width: Channels of layers that do not say how many: those of the first.
+        width: Channels of layers that do not say how many, those of the first; if hidden ones differ, all say it.
         usual: Hyperparameters of layers that do not say theirs: those of the first.
     """
 
@@ -34,6 +34,7 @@ class Stacked(NamedTuple):
         """
         depth, usual = len(known.skips), known.own(1)
         width = known.widths[1] if depth > 1 else 1
+        alike_wide = len(set(known.widths[1:-1])) < 2
         alike = [getattr(usual, name) for name in HYPERPARAMETERS]
         made: dict[tuple[object, ...], Layer] = {}
         sigma = Activate(known.activations[0]) if known.activations else None
@@ -41,7 +42,7 @@ class Stacked(NamedTuple):
         columns = zip(*(getattr(known, name) for name in HYPERPARAMETERS), strict=True)
         rows = zip(known.widths[1:], known.skips, columns, strict=True)
         for layer, (channels, skip, own) in enumerate(rows, 1):
-            said = None if channels == width and layer < depth else channels
+            said = None if alike_wide and layer < depth else channels
             numbers = dict(zip(HYPERPARAMETERS, map(_if_other, own, alike), strict=True))
             key = (skip, said, *numbers.values())
             if key not in made:
