@@ -103,8 +103,8 @@ MUTANTS = (
     of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
     of_design(
         "design: the first network of a family",
-        "return net.at_width(width).replace",
-        "return net.replace",
+        "wide = net.at_width(width)",
+        "wide = net",
     ),
     of_design(
         "design: families that do not fit", "    check_fit(Asked(net, task, algorithm))\n", ""

@@ -266,8 +266,8 @@ class Network:
     def at_width(self, width: Widths) -> Network:
         """The same network, `width` channels in every layer that does not say how many.
 
-        Of what `MLP` and `ResidualMLP` make it is the width of all hidden layers. Fully connected layers take a list
-        of their widths, too.
+        Of what `MLP` and `ResidualMLP` make it is the width of all hidden layers. Fully connected layers take a
+        list of their widths, too.
 
         Args:
             width: How many.
