@@ -259,7 +259,7 @@ def _perceptron(depth: int, activation: Activation, **ends: int) -> Network:
 def _at(net: Network, width: int, C_b: float, C_W: float) -> Network:
     """Of this width, with these variances where layers do not say their own."""
     wide = net.at_width(width)
-    usual = vars(wide.usual) | {"C_b": C_b, "C_W": C_W}
+    usual: dict[str, Any] = vars(wide.usual) | {"C_b": C_b, "C_W": C_W}
     return Network(*wide.layers, input_shape=wide.input_shape, width=wide.width, **usual)
 
 
