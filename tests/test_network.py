@@ -88,6 +88,10 @@ def test_other_networks_are_not_taken_for_perceptrons() -> None:
         ((dense, sw.Parallel(["tanh", dense], ["tanh", dense], factors=(1, 1)), "tanh", end), 3),
         ((dense, sw.Shared("tanh", dense, times=2), "tanh", end), 3),
         ((sw.Flatten(), dense, "tanh", end), (3, 2)),
+        ((dense, "tanh", sw.Dense(law="uniform"), "tanh", end), 3),
+        ((dense, sw.Parallel(["tanh", dense], [], factors=(0.5, 1)), "tanh", end), 3),
     ):
         net = sw.Network(*layers, input_shape=shape, width=8)
         assert not net.is_perceptron, net
+    uniform = sw.Network(dense, "tanh", sw.Dense(1, law="uniform"), input_shape=3, width=8)
+    assert [uniform.own(layer).law.name for layer in (1, 2)] == ["normal", "uniform"]

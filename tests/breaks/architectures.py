@@ -42,7 +42,24 @@ of_pools = row("networks/layers/_pool.py", LAYERS)
 of_parallel = row("networks/layers/_parallel.py", LAYERS)
 of_norms = row("theory/flow/_maps.py", "tests/theory/test_norms.py")
 
+KNOWN = "tests/test_network.py"
+of_numbers = row("networks/_layers.py", KNOWN)
+
 MUTANTS = (
+    of_numbers("perceptrons: of weights of any law", "if not made.own.law.is_normal:", "if False:"),
+    of_numbers("perceptrons: of branches times anything", "or factors[draw] != 1", ""),
+    of_numbers(
+        "perceptrons: of several activations",
+        "if len(program.activations) > 1 or program.positions[0]:",
+        "if program.positions[0]:",
+    ),
+    of_numbers("perceptrons: of weights that are used again", "or made.again is not None ", ""),
+    row("networks/layers/_stack.py", KNOWN)(
+        "perceptrons: widths that differ are as usual", "if alike_wide and layer", "if layer"
+    ),
+    row("networks/_network.py", KNOWN)(
+        "networks: a law is lost", "if self.is_perceptron else self.program.own(layer)", ""
+    ),
     of_sites("windows: not centred", "(window.reach - 1) // 2", "0"),
     of_sites("windows: dilation forgotten", "shift = tap * window.dilation", "shift = tap"),
     of_sites("windows: the other end forgotten", "last // size + 1", "1"),

@@ -119,7 +119,7 @@ def _one(values: tuple[Any, ...]) -> Any:
 
 def _skips(program: Program) -> tuple[float, ...]:
     """How much each layer adds of the one below, if it reads the activation of that and nothing else does."""
-    nodes, found, z, last = program.nodes, list[float](), 0, 0
+    nodes, found, z = program.nodes, list[float](), 0
     if len(program.activations) > 1 or program.positions[0]:
         return ()
     for layer, draw in zip(program.layers, program.draws, strict=True):
@@ -140,10 +140,5 @@ def _skips(program: Program) -> tuple[float, ...]:
                 return ()
             skip = factors[z]
         found.append(skip)
-        z, last = layer, max(last, layer)
-    return tuple(found) if last == len(nodes) - 1 and len(nodes) == _count(found) else ()
-
-
-def _count(skips: Sequence[float]) -> int:
-    """The nodes of fully connected layers: inputs, random layers, activations between them, and sums."""
-    return 2 * len(skips) + sum(map(bool, skips))
+        z = layer
+    return tuple(found)
