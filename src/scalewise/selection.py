@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
@@ -208,23 +208,58 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
     return ""
 
 
-def beyond_units(net: Network, samples: int) -> bool:
+def _beyond_units(net: Network, samples: int) -> bool:
     """Whether a layer has more labels than single units are followed at."""
     sizes = (math.prod(net.program.positions[draw]) for draw in net.program.draws)
     return samples * max(sizes) > MOST_OF_UNITS
 
 
+class Told(NamedTuple):
+    """What tells an observable of order 1/n, and why not what costs less.
+
+    Args:
+        by: Whole arrays, read-outs that are carried back, single units, or nothing.
+        reason: Why neither of the first two does, a clause.
+        units: Why units do not, likewise.
+    """
+
+    by: Literal["whole", "carried", "units", ""]
+    reason: str = ""
+    units: str = ""
+
+
+def told_by(net: Network, samples: int, row: Observable, layers: Sequence[int]) -> Told:
+    """What tells an observable of order 1/n of some layers of one site.
+
+    Args:
+        net: The network; of fully connected layers without skip connections others tell it.
+        samples: How many inputs there are.
+        row: The observable.
+        layers: Which, counted from 1.
+    """
+    reason = many = ""
+    gaussian = not isinstance(kind(net.program), str)
+    if gaussian:
+        reason = too_large(net, samples, row)
+        if not reason:
+            return Told("whole")
+        many = too_many(net, samples, row, layers)
+        if not many:
+            return Told("carried")
+    why = "nobody has derived how" if row.of_units is None else row.of_units(net)
+    if gaussian and not why and _beyond_units(net, samples):
+        reason, why = many, f"they have at most {MOST_OF_UNITS:,} labels in a layer"
+    return Told("" if why else "units", reason, why)
+
+
 def _unfit(row: Observable, net: Network, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
-    if net.is_plain:
+    if net.is_plain or isinstance(kind(net.program), str):
         return ""
-    if isinstance(kind(net.program), str):
-        return ""
-    why = too_large(net, samples, row)
-    if why and not too_many(net, samples, row, net.layers_of_one_site):
-        return ""
-    told = row.of_units is not None and not row.of_units(net) and not net.is_perceptron
-    return "" if told else why
+    told = told_by(net, samples, row, net.layers_of_one_site)
+    # Units do not tell of every hidden layer of a stream, which `predict` of fully connected layers does.
+    unknown = not told.by or (told.by == "units" and net.is_perceptron)
+    return told.reason if unknown else ""
 
 
 def omissions(attributes: Mapping[str, Any]) -> list[str]:

@@ -109,7 +109,12 @@ MUTANTS = (
         "    found.join([draw for point in points for draw in forms[program.nodes[point].of[0]]])\n",
         "",
     ),
-    row("theory/_predict.py", f"{TESTS}::test_predict_carries_back_what_whole_arrays_do_not_bear")(
-        "predict: nothing is carried back", "if gaussian and not many:", "if False and not many:"
+    row("selection.py", f"{TESTS}::test_predict_carries_back_what_whole_arrays_do_not_bear")(
+        "predict: nothing is carried back", "        if not many:", "        if False:"
+    ),
+    row("selection.py", "tests/theory/test_many_labels.py")(
+        "predict: units of any number of labels",
+        "if gaussian and not why and _beyond_units",
+        "if False and _beyond_units",
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.networks._network import Network
-from scalewise.selection import select
+from scalewise.selection import select, told_by
 from scalewise.theory.order import _exact_products, _many_labels, _many_shifts, _units
 from scalewise.theory.order._many_labels import KNOWN, many_labels
 from scalewise.theory.order._many_shifts import SHIFTS, many_shifts
@@ -233,3 +233,13 @@ def test_where_inputs_are_0_a_kink_adds_nothing() -> None:
     for letter in KNOWN:
         (value, error), (want, slip) = found[letter], known[letter]
         assert np.all(np.abs(81 * value - want) < 5 * 81 * error + slip), letter
+
+
+def test_all_leaves_out_what_nothing_tells_of_so_many_labels() -> None:
+    """Neither whole arrays nor read-outs carried back nor single units: left out with a reason, and not refused."""
+    layers = (sw.Conv(1), "tanh", sw.GlobalAvgPool(), sw.Dense(1))
+    net = sw.Network(*layers, input_shape=(96, 96, 1), width=16)
+    row = sw.OBSERVABLES["four_point_vertex"]
+    assert told_by(net, 1, row, net.layers_of_one_site).by == ""
+    assert "pairs fit of" in select("all", net, samples=1).left_out["four_point_vertex"]
+    assert told_by(net, 1, sw.OBSERVABLES["dntk_P"], net.layers_of_one_site).units

@@ -180,14 +180,3 @@ AnyPerceptron = Annotated[
         lambda net: net.is_perceptron,
     ),
 ]
-
-
-def check_perceptron(net: Any, *, skips: bool = False) -> None:
-    """Refuse what is not a perceptron, and skip connections where they would be passed over in silence."""
-    if not isinstance(net, Network) or not net.is_perceptron:
-        raise TypeError(f"`net` must be a network such as scalewise.MLP; got {type(net).__name__}.")
-    if any(net.skips) and not skips:
-        raise ValueError(
-            "`net` has skip connections, and what is asked for is known only without them. "
-            "`predict` and `measure` take such a network; here pass an MLP."
-        )

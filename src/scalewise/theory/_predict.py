@@ -14,7 +14,6 @@ from scalewise._extras import require
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.networks._course import kind
 from scalewise.networks._inputs import (
     check_inputs,
     check_kernels,
@@ -24,7 +23,7 @@ from scalewise.networks._inputs import (
 )
 from scalewise.networks._network import AnyNetwork, Network
 from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
-from scalewise.selection import MOST_OF_UNITS, beyond_units, select, too_large, too_many
+from scalewise.selection import select, told_by
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
@@ -93,7 +92,6 @@ def predict(
         array([2., 2., 2.])
     """
     inputs = check_inputs(net, x)
-    refuse_laws_at_inputs(net.program)
     chosen = select(observables, net, samples=len(inputs))
     kept = _layers(net, layers)
     if net.is_perceptron:
@@ -111,6 +109,7 @@ def _leading(
     progress: Progress | None,
 ) -> dict[str, xr.Variable]:
     """Kernel and NTK of any network, and what is known of it beyond them."""
+    refuse_laws_at_inputs(net.program)
     tensors = _tensors_of(names)
     # How large terms of order 1/n can be is read off the vertex, whatever is asked for.
     needed = {**tensors, "four_point_vertex": "V"}
@@ -155,27 +154,16 @@ def _beyond(
 ) -> Tensors:
     """What is of order 1/n of any network, by letter: as whole arrays, by carrying read-outs back, or by units."""
     _check_sites(net, kept, next(iter(tensors)))
-    gaussian = not isinstance(kind(net.program), str)
-    whole, carried, by_units = list[str](), list[str](), list[str]()
+    by: dict[str, list[str]] = {"whole": [], "carried": [], "units": []}
     for name, letter in tensors.items():
-        row = OBSERVABLES[name]
-        reason = too_large(net, len(inputs), row) if gaussian else ""
-        if gaussian and not reason:
-            whole.append(letter)
-            continue
-        many = too_many(net, len(inputs), row, kept) if gaussian else ""
-        if gaussian and not many:
-            carried.append(letter)
-            continue
-        by_units.append(letter)
-        why = "nobody has derived how" if row.of_units is None else row.of_units(net)
-        if gaussian and not why and beyond_units(net, len(inputs)):
-            reason, why = many, f"they have at most {MOST_OF_UNITS:,} labels in a layer"
-        if why:
+        told = told_by(net, len(inputs), OBSERVABLES[name], kept)
+        if not told.by:
             raise ValueError(
-                f"{name!r} of this network does not fit into the memory: {reason}. Single units do not tell it "
-                f"either: {why}. Give fewer inputs, or leave {name!r} out of `observables`."
+                f"{name!r} of this network does not fit into the memory: {told.reason}. Single units do not tell "
+                f"it either: {told.units}. Give fewer inputs, or leave {name!r} out of `observables`."
             )
+        by[told.by].append(letter)
+    whole, carried, by_units = by.values()
     found: Tensors = {}
     if whole:
         report = _progress_on(progress, "order 1/n, layers")

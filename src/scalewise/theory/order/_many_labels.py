@@ -23,7 +23,15 @@ from scalewise.theory.order._layout import Layout, layout
 from scalewise.theory.order._reverse import Reading, Slope, readings
 from scalewise.theory.order._second_chaos import Forms, ordered, pairs, symmetric
 from scalewise.theory.order._strips import Kernels, kernels
-from scalewise.theory.order._units import SCRAMBLES, Rests, Units, add, take_off, units
+from scalewise.theory.order._units import (
+    SCRAMBLES,
+    Rests,
+    Units,
+    add,
+    each_scramble,
+    take_off,
+    units,
+)
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 KNOWN = ("V", "D", "A", "B", "F")
@@ -68,7 +76,13 @@ def many_labels(
     shape = (len(layers), *(len(x),) * 4)
     found: Found = {letter: (np.zeros(shape), np.zeros(shape)) for letter in letters}
     drawn = {
-        root: units(known, root, _count(own, root), ntk=ntk, tangents=tangents)
+        root: units(
+            known,
+            root,
+            each_scramble(own.inputs * own.size(root), _WORK, _FEWEST, _MOST),
+            ntk=ntk,
+            tangents=tangents,
+        )
         for root in own.lifts
     }
     for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
@@ -83,13 +97,6 @@ def many_labels(
         if progress is not None:
             progress(place + 1, len(layers))
     return found
-
-
-def _count(own: Layout, root: int) -> int:
-    """How many units each scramble has."""
-    labels = own.inputs * own.size(root)
-    count = min(max(_WORK // labels**2, _FEWEST), _MOST) // SCRAMBLES
-    return 1 << (count.bit_length() - 1)
 
 
 def _populations(

@@ -32,7 +32,7 @@ from scalewise.theory.order._unit_responses import (
     moved_by,
     responses,
 )
-from scalewise.theory.order._units import SCRAMBLES, units
+from scalewise.theory.order._units import SCRAMBLES, each_scramble, units
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 SHIFTS = ("G1", "H1")
@@ -221,8 +221,8 @@ class Units:
 def _fresh(known: Kernels, root: int, *, ntk: bool) -> Fresh:
     own = known.layout
     labels = own.inputs * own.size(root)
-    count = min(max(_WORK // labels**2, _FEWEST), _MOST) // SCRAMBLES
-    some = units(known, root, 1 << (count.bit_length() - 1), ntk=ntk, tangents=ntk)
+    count = each_scramble(labels, _WORK, _FEWEST, _MOST)
+    some = units(known, root, count, ntk=ntk, tangents=ntk)
     sigma, z = own.course.populations[root].sigma, np.ascontiguousarray(some.z.T)
     y = np.ascontiguousarray(some.y[0].T) if ntk else None
     return Fresh(z, tuple(sigma.derivatives[p](z) for p in range(4 if ntk else 3)), y)

@@ -7,7 +7,8 @@ covariance $\Theta$. What is quadratic or linear in them is taken off, so that d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -39,15 +40,24 @@ class Units:
     x: Values
     slopes: Values | None
     y: tuple[Values, ...]
-    _moved: dict[int, tuple[Values, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def moved(self) -> tuple[Values, ...]:
         r"""$\sigma'(z)\,y$ of each letter."""
-        if self.y and not self._moved:
-            assert self.slopes is not None
-            self._moved[0] = tuple(self.slopes * y for y in self.y)
-        return self._moved.get(0, ())
+        return () if self.slopes is None else tuple(self.slopes * y for y in self.y)
+
+
+def each_scramble(labels: int, work: int, fewest: int, most: int) -> int:
+    """How many units a scramble has, a power of 2.
+
+    Args:
+        labels: At how many they are followed.
+        work: Pairs of labels times units that all scrambles may take.
+        fewest: Units of all scrambles, whatever it takes.
+        most: Likewise, however little it takes.
+    """
+    count = min(max(work // labels**2, fewest), most) // SCRAMBLES
+    return 1 << (count.bit_length() - 1)
 
 
 def units(known: Kernels, root: int, count: int, *, ntk: bool, tangents: bool) -> Units:
