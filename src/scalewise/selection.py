@@ -214,6 +214,7 @@ def _beyond_units(net: Network, samples: int) -> bool:
     return samples * max(sizes) > MOST_OF_UNITS
 
 
+@readable
 class Told(NamedTuple):
     """What tells an observable of order 1/n, and why not what costs less.
 
