@@ -74,6 +74,16 @@ def test_the_sum_of_a_pair_is_a_polynomial_in_the_correlation() -> None:
         np.testing.assert_allclose(mehler(f, g, c, left, right), want, rtol=1e-13)
 
 
+def test_a_bump_between_the_nodes_has_no_error_bound() -> None:
+    r"""$\langle e^{-s^2(z_a^2+z_b^2)}\rangle=[(1+2s^2)^2-(2s^2c)^2]^{-1/2}$; one node alone sees the bump."""
+    s, c, one = 1e5, 0.3, np.array([1.0])
+    series = PairSeries(one, one, c * one)
+    bump = series.table(lambda z: np.exp(-((s * z) ** 2)), 1)
+    value, error, _ = series.moment(bump, bump)
+    exact = ((1 + 2 * s * s) ** 2 - (2 * s * s * c) ** 2) ** -0.5
+    assert abs(value[0] - exact) <= error[0]
+
+
 def test_a_kink_fails_the_tail_test() -> None:
     K = np.array([1.0])
     assert hermite_table(np.tanh, K).converged

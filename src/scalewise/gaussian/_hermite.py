@@ -48,27 +48,33 @@ class LowOrders:
 
 
 def _weighted_polynomials(order: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    r"""Nodes $x_j$ of a trapezoidal rule, and $w_j\mathrm{He}_k(x_j)$ for $k<$ `order`."""
+    r"""Nodes $x_j\ge0$ of a trapezoidal rule, and $w_j\mathrm{He}_k(x_j)$ at least for $k<$ `order`.
+
+    The rule has as many nodes on the other side; that at 0 counts half for each.
+    """
     x, table = _TABLES.get(nodes, (None, None))
     if x is None or table is None:
         step = 2 * HALF_RANGE / nodes
-        x = -HALF_RANGE + step * np.arange(nodes)
+        x = step * np.arange(nodes // 2)
         weight = np.exp(-x * x / 2) * (step / math.sqrt(2 * math.pi))
+        weight[0] *= 0.5
         table = np.stack([weight, x * weight])
+        _TABLES[nodes] = x, table
     if len(table) < order:
-        known, table = table, np.empty((order, nodes))
+        known, table = table, np.empty((order, len(x)))
         table[: len(known)] = known
         for k in range(len(known) - 1, order - 1):
             table[k + 1] = (x * table[k] - math.sqrt(k) * table[k - 1]) / math.sqrt(k + 1)
         if table.size <= _KEPT:
             _TABLES[nodes] = x, table
-    return x, table[:order]
+    return x, table
 
 
 # Grown as higher orders are asked for; some tens of megabytes at most, as there are six numbers of nodes.
 _TABLES: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 _KEPT = 1 << 21
 _PART = 1 << 14  # numbers at a time: of larger temporaries the system fetches every page anew
+_FEW = 16  # inputs of which each says how many nodes are needed
 
 
 def hermite_table(
@@ -85,12 +91,14 @@ def hermite_table(
     is then made on all of them. The wanted remainder is `rtol` of $\sqrt{\langle F^2\rangle}$: the error of an
     expectation is a product of two remainders, so its square is what counts. A parity of $\pm1$ halves the nodes.
     """
-    pilot = np.quantile(K, (0.0, 0.5, 1.0))
+    pilot = pilots(K)
     nodes, before, needed, left_out = 128, (0, np.inf), 0, np.inf
     order, converged, resolved = _ORDERS[0], False, False
     for order in (order for order in _ORDERS if order >= min(least, _ORDERS[-1])):
-        nodes, resolved = _resolving_nodes(function, pilot, order, nodes, parity)
-        tail = _relative_tail(*_rule(function, pilot, order, nodes, parity))
+        nodes, seen = _resolving(function, pilot, order, nodes, parity)
+        resolved = seen is not None
+        seen = seen or _folded(function, pilot, nodes, parity)
+        tail = _relative_tail(*_sums(seen, order, nodes))
         # The last coefficients are seen to roundoff and, as they fall, bound what follows.
         last = float(tail[-max(4, order // 8)])
         converged = resolved and last <= rtol
@@ -99,7 +107,7 @@ def hermite_table(
         if converged or not resolved or _extrapolated(before, (order, last)) > 100 * rtol:
             break
         before = (order, last)
-    h, square = _rule(function, K, max(needed, least), nodes, parity)
+    h, square = _sums(_folded(function, K, nodes, parity), max(needed, least), nodes)
     # Parseval sees a remainder only above the root of roundoff, but at every variance.
     parseval = np.sqrt(np.maximum(square - np.sum(h * h, axis=0), 0.0))
     size = np.sqrt(np.maximum(square, np.finfo(float).tiny))
@@ -122,54 +130,27 @@ def low_orders(
     To 1e-14 of $\sqrt{\langle F^2\rangle}$, as are the squares, that of $F'$ if `slope` is given; ``None`` where
     the largest rule does not resolve them.
     """
-    pilot = np.quantile(K, (0.0, 0.5, 1.0))
-    nodes, resolved = _resolving_nodes(function, pilot, order, 128, parity)
-    nodes, slope_nodes = (
-        _resolving_squares(f, pilot, start, p) if f is not None and resolved else None
-        for f, start, p in ((function, nodes, parity), (slope, 128, -parity))
-    )
-    if nodes is None or (slope is not None and slope_nodes is None):
-        return None
-    size = max(1, _PART // nodes)
-    parts = [K[first : first + size] for first in range(0, len(K), size)]
-    rules = [_rule(function, part, order, nodes, parity) for part in parts]
-    h, square = (np.concatenate(found, axis=-1) for found in zip(*rules, strict=True))
-    if slope is None or slope_nodes is None:
-        return LowOrders(h, square, None)
-    return LowOrders(h, square, _mean_square(slope, K, slope_nodes, -parity))
+    pilot = pilots(K)
+    found = []
+    for f, count, its in ((function, order, parity), (slope, 0, -parity)):
+        if f is None:
+            continue
+        nodes, seen = _resolving(f, pilot, count, 128, its, squares=True)
+        if seen is None:
+            return None
+        if pilot is K:
+            found += _sums(seen, count, nodes)
+            continue
+        size = max(1, _PART // nodes)
+        parts = (K[first : first + size] for first in range(0, len(K), size))
+        sums = [_sums(_folded(f, part, nodes, its), count, nodes) for part in parts]
+        found += [np.concatenate(own, axis=-1) for own in zip(*sums, strict=True)]
+    return LowOrders(found[0], found[1], None if slope is None else found[3])
 
 
-def _resolving_squares(
-    function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int, parity: int
-) -> int | None:
-    r"""How many nodes $\langle F^2\rangle$ needs, from `nodes` on, by the test of `_resolving_nodes`."""
-    while nodes <= MAX_NODES:
-        one, other = (_mean_square(function, K, nodes, parity, (start, 2)) for start in (0, 1))
-        if np.all(np.abs(one - other) <= 1e-7 * one):
-            return nodes
-        nodes *= 2
-    return None
-
-
-def _mean_square(
-    function: Callable[[np.ndarray], np.ndarray],
-    K: np.ndarray,
-    nodes: int,
-    parity: int,
-    part: tuple[int, int] = (0, 1),
-) -> np.ndarray:
-    r"""$\langle F^2\rangle$ alone, by the rule of `_rule`."""
-    start, stride = part
-    x, table = _weighted_polynomials(1, nodes)
-    x, weight = x[start::stride], stride * table[0, start::stride]
-    if parity:
-        right = slice(int(np.searchsorted(x, 0.0)), None)
-        x, weight = x[right], weight[right] * np.where(x[right] == 0.0, 1.0, 2.0)
-    root, square, size = np.sqrt(K)[:, None], np.empty(len(K)), max(1, _PART // len(x))
-    for first in range(0, len(K), size):
-        values = function(root[first : first + size] * x)
-        np.matmul(values * values, weight, out=square[first : first + size])
-    return square
+def pilots(K: Float[np.ndarray, " input"]) -> Float[np.ndarray, " some"]:
+    """Variances on which a rule is chosen: all of a few, else the smallest, the middle and the largest."""
+    return K if len(K) <= _FEW else np.sort(K)[[0, len(K) // 2, -1]]
 
 
 def _relative_tail(h: np.ndarray, square: np.ndarray) -> Float[np.ndarray, " order"]:
@@ -192,67 +173,76 @@ def _extrapolated(before: tuple[int, float], now: tuple[int, float]) -> float:
     return last * math.exp(-rate * (math.sqrt(_ORDERS[-1]) - math.sqrt(order)))
 
 
-def _rule(
-    function: Callable[[np.ndarray], np.ndarray],
-    K: np.ndarray,
-    order: int,
-    nodes: int,
-    parity: int,
-    part: tuple[int, int] = (0, 1),
+def _folded(
+    function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int, parity: int
+) -> _Folded:
+    """Sums and differences of a function on both sides of 0, and the sum of its squares, by variance and node."""
+    x, _ = _weighted_polynomials(0, nodes)
+    z = np.sqrt(K)[:, None] * x
+    right = function(z)
+    if parity:
+        twice = 2.0 * right
+        return (twice, None, twice * right) if parity > 0 else (None, twice, twice * right)
+    left = function(-z)
+    return right + left, right - left, right * right + left * left
+
+
+_Folded = tuple[np.ndarray | None, np.ndarray | None, np.ndarray]
+
+
+def _sums(
+    seen: _Folded, order: int, nodes: int, part: tuple[int, int] = (0, 1)
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""$h_k$ for $k<$ `order` and $\langle F^2\rangle$ by one trapezoidal rule.
 
     `part` says which nodes: from where, and every how many. With (0, 2) and (1, 2) it is one of the
     two interleaved rules of twice the step.
     """
-    start, stride = part
-    x, table = _weighted_polynomials(order, nodes)
-    x, table = x[start::stride], table[:, start::stride]
-    if parity == 0:
-        values = function(np.sqrt(K)[:, None] * x)
-        return stride * (table @ values.T), stride * ((values * values) @ table[0])
-    right = slice(int(np.searchsorted(x, 0.0, side="right")), None)
-    values = function(np.sqrt(K)[:, None] * x[right])
-    h = np.zeros((order, len(K)))
-    own = slice(int(parity < 0), None, 2)
-    h[own] = 2.0 * stride * (table[own, right] @ values.T)
-    square = 2.0 * stride * ((values * values) @ table[0, right])
-    if parity > 0 and right.start > 0 and x[right.start - 1] == 0.0:
-        centre = function(np.zeros(1))[0]
-        h[own] += stride * table[own, right.start - 1, None] * centre
-        square += stride * table[0, right.start - 1] * centre * centre
-    return h, square
+    _, table = _weighted_polynomials(order, nodes)
+    at, (*sides, squares) = slice(part[0], None, part[1]), seen
+    h = np.zeros((order, len(squares)))
+    for first, values in enumerate(sides):
+        if values is not None:
+            np.matmul(table[first:order:2, at], values[:, at].T, out=h[first::2])
+    square = squares[:, at] @ table[0, at]
+    return (h, square) if part[1] == 1 else (part[1] * h, part[1] * square)
 
 
-def _resolving_nodes(
+def _resolving(
     function: Callable[[np.ndarray], np.ndarray],
     K: np.ndarray,
     order: int,
     nodes: int,
     parity: int,
-) -> tuple[int, bool]:
-    """How many nodes the trapezoidal rule needs, and whether that many are allowed.
+    *,
+    squares: bool = False,
+) -> tuple[int, _Folded | None]:
+    r"""How many nodes the trapezoidal rule needs, and the function on them; ``None`` where that many are not allowed.
 
     Such sums converge geometrically for a function analytic in a strip: halving the step squares the
-    error. So where the two interleaved halves of a rule agree to 1e-7, the whole is good to 1e-14.
+    error. So where the two interleaved halves of a rule agree to 1e-7, the whole is good to 1e-14. With `squares`
+    the same is asked of $\langle F^2\rangle$.
     """
     while nodes <= MAX_NODES:
-        one, square = _rule(function, K, order, nodes, parity, (0, 2))
-        other, _ = _rule(function, K, order, nodes, parity, (1, 2))
-        agree = np.all(np.max(np.abs(one - other), axis=0) <= 1e-7 * np.sqrt(square))
-        if agree and (square[-1] > 0.0 or not _between_nodes(function, K, nodes)):
-            return nodes, True
+        seen = _folded(function, K, nodes, parity)
+        (one, square), (other, beside) = (_sums(seen, order, nodes, (k, 2)) for k in (0, 1))
+        agree = (np.abs(one - other) <= 1e-7 * np.sqrt(square)).all()
+        if squares:
+            agree = agree and (np.abs(square - beside) <= 1e-7 * square).all()
+        largest = int(np.argmax(K))
+        if agree and (square[largest] > 0.0 or not _between_nodes(function, K[largest], nodes)):
+            return nodes, seen
         nodes *= 2
-    return MAX_NODES, False
+    return MAX_NODES, None
 
 
-def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int) -> bool:
+def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: float, nodes: int) -> bool:
     """Whether a function that the nodes see as 0 is not 0 between the innermost of them."""
-    x, _ = _weighted_polynomials(2, nodes)
-    if np.any(function(np.sqrt(K[-1]) * x[x != 0.0])):
-        return False
-    closer = (x[1] - x[0]) * 2.0 ** -np.arange(1.0, 40.0)
-    return bool(np.any(function(np.sqrt(K[-1]) * np.concatenate([-closer, closer]))))
+    x, _ = _weighted_polynomials(0, nodes)
+    apart = x[1:]
+    closer = apart[0] * 2.0 ** -np.arange(1.0, 40.0)
+    apart, closer = (math.sqrt(K) * np.concatenate([-z, z]) for z in (apart, closer))
+    return not np.any(function(apart)) and bool(np.any(function(closer)))
 
 
 def mehler(

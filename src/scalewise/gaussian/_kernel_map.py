@@ -24,6 +24,7 @@ _SERIES_TOLERANCE = 1e-12
 # Orders that are tried before all of them: the first for correlations of a half or so.
 _FEW = (48, 128)
 _MANY = (512, 2048)  # of an activation with kinks, whose coefficients never end
+_TINY = np.finfo(float).tiny
 (_rank_one_update,) = get_blas_funcs(("ger",), dtype=np.float64)
 
 
@@ -208,9 +209,10 @@ class HermiteMap(KernelMap):
 
 def _shares(parts: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """The largest share of each row of parts in the whole over the inputs, and what all leave of it."""
-    parts = np.vstack([parts, np.maximum(whole - parts.sum(axis=0), 0.0)])
     # A constant has no slope, and 0 none of both.
-    return np.max(parts / np.maximum(whole, np.finfo(float).tiny), axis=1)
+    inverse = 1.0 / np.maximum(whole, _TINY)
+    rest = max(float(((whole - parts.sum(axis=0)) * inverse).max()), 0.0)
+    return np.append((parts * inverse).max(axis=1), rest)
 
 
 class GeneralMap(KernelMap):

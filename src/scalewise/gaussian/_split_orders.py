@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian._hermite import LowOrders
+from scalewise.gaussian._hermite import LowOrders, pilots
 from scalewise.gaussian._panels import normal_panels
 from scalewise.gaussian._quadrature import in_deviations
 
@@ -38,12 +38,12 @@ def split_orders(
     To 1e-13 of $\sqrt{\langle F^2\rangle}$, as are the squares, that of `slope` if it is given; ``None`` where the
     finest rule does not resolve them.
     """
-    pilot = np.quantile(K, (0.0, 0.5, 1.0))
+    pilot = pilots(K)
     before = _by_rule(function, slope, pilot, order, splits, _COARSEST)
     for level in range(_COARSEST + 1, _FINEST + 1):
         now = _by_rule(function, slope, pilot, order, splits, level)
         if _agree(before, now):
-            return _by_rule(function, slope, K, order, splits, level)
+            return now if pilot is K else _by_rule(function, slope, K, order, splits, level)
         before = now
     return None
 

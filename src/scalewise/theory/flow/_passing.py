@@ -22,6 +22,7 @@ from scalewise.theory.flow._units import SCRAMBLES, Scrambled
 
 _MOST_LABELS = 4096  # where channels are drawn: inputs times positions
 _AT_ONCE = 1 << 22  # pairs of labels of inputs with themselves
+_SMALL = 1 << 10  # pairs of labels that cost less than a second walk through the nodes
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,16 @@ class Passing:
         sites: Positions of the layers that are wanted, of the first inputs and of the second; none if there is one.
         own: By layer of one site, K of every input with itself.
         shifts: What goes shift by shift.
-        known: By layer K and Theta of all inputs, where averages of the network are estimated; and their errors.
+        known: By layer K and Theta of all inputs, where these are few or averages of the network are estimated.
+        open: Errors of these, where averages are estimated.
     """
 
     fields: Fields
     sites: tuple[int, ...]
     own: dict[int, np.ndarray]
     shifts: Shifts = field(default_factory=Shifts)
-    known: dict[int, tuple[Pair, Pair]] = field(default_factory=dict)
+    known: dict[int, Pair] = field(default_factory=dict)
+    open: dict[int, Pair] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -60,9 +63,13 @@ class Passing:
         crossed = crossings(program, wanted, len(shifts.sizes))
         fields = Fields(program, x, ntk, crossed)
         if program.estimated:
-            known, own = _estimated(net, fields, kept, drawn)
-            return cls(fields, _sites_of(net, kept), own, known=known)
+            known, errors, own = _estimated(net, fields, kept, drawn)
+            return cls(fields, _sites_of(net, kept), own, known=known, open=errors)
         labels = fields.labels_of_pair
+        if labels * len(x) ** 2 <= _SMALL:
+            known: dict[int, Pair] = {}
+            own = _with_themselves(net, fields, shifts, known)
+            return cls(fields, _sites_of(net, kept), own, shifts, known)
         size = room_for(labels) if shifts.sizes else max(1, _AT_ONCE // labels)
         parts = [
             Fields(program, x[start : start + size], ntk, crossed)
@@ -83,10 +90,10 @@ class Passing:
         """K and Theta of a tile at each layer up to `last`: pairs of inputs, then the positions of both."""
         program = self.fields.program
         numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
-        for layer, (pair, _) in self.known.items():
-            if layer <= last:
-                yield layer, pair.each(partial(_cut_out, rows=rows, columns=columns))
         if self.known:
+            for layer, pair in self.known.items():
+                if layer <= last:
+                    yield layer, pair.each(partial(_cut_out, rows=rows, columns=columns))
             return
         for here, pair in self.shifts.through(self.fields, rows, columns, program.layers[last - 1]):
             if here in numbers:
@@ -95,7 +102,7 @@ class Passing:
 
     def errors(self, kept: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Of K, and of Theta if it is there, at some layers; nothing where nothing is estimated."""
-        found = [self.known[layer][1] for layer in kept] if self.known else []
+        found = [self.open[layer] for layer in kept] if self.open else []
         return tuple(np.array(of) for of in zip(*found, strict=True) if of[0] is not None)
 
     def diagonal(self) -> np.ndarray:
@@ -129,18 +136,26 @@ def kernel_strips(
             yield tile.rows, both[0], both[-1]
 
 
-def _with_themselves(net: Network, fields: Fields, shifts: Shifts) -> dict[int, np.ndarray]:
-    """Make the maps of all activations and norms; K of the layers that have one site."""
-    program, every, found = fields.program, np.arange(len(fields.x)), {}
+def _with_themselves(
+    net: Network, fields: Fields, shifts: Shifts, known: dict[int, Pair] | None = None
+) -> dict[int, np.ndarray]:
+    """Make the maps of all activations and norms; K of the layers that have one site.
+
+    Where it is given, `known` is filled with all pairs of inputs.
+    """
+    program, count, found = fields.program, len(fields.x), {}
+    every = np.arange(count) if known is None else slice(0, count)
     numbers = {node: layer for layer, node in enumerate(program.layers, 1)}
     for here, pair in shifts.through(fields, every, every, len(program.nodes) - 1):
         if here in numbers:
             at = fields.places(here, every, every)
             assert at.known is not None
-            K = pair.C[at.known.at].reshape(len(every), -1)
+            K = pair.C[at.known.at].reshape(count, -1)
             _check(net, numbers[here], K)
             if K.shape[1] == 1:
                 found[numbers[here]] = K[:, 0]
+            if known is not None:
+                known[numbers[here]] = pair.each(lambda tile, at=at: _at_one_site(tile, at).copy())
     return found
 
 
@@ -149,8 +164,8 @@ def _estimated(
     fields: Fields,
     kept: tuple[int, ...],
     told: Callable[[float], object],
-) -> tuple[dict[int, tuple[Pair, Pair]], dict[int, np.ndarray]]:
-    """K and Theta of all inputs at once, of networks some of whose averages are estimated; and their errors.
+) -> tuple[dict[int, Pair], dict[int, Pair], dict[int, np.ndarray]]:
+    """K and Theta of all inputs at once, of networks some of whose averages are estimated; their errors; own K.
 
     The mean of independent draws, and its standard error, of layers that are kept or have one site.
     """
@@ -181,17 +196,16 @@ def _estimated(
                 ):
                     own.add(tile)
         told((scramble + 1) / SCRAMBLES)
-    known = {
-        layer: (_paired(means), _paired(errors))
-        for layer, found in sums.items()
-        for means, errors in [zip(*(own.result() for own in found), strict=True)]
-    }
+    known, errors = {}, {}
+    for layer, found in sums.items():
+        pairs = zip(*(own.result() for own in found), strict=True)
+        known[layer], errors[layer] = map(_paired, pairs)
     diagonals = {
         layer: np.diagonal(pair.C).copy()
-        for layer, (pair, _) in known.items()
+        for layer, pair in known.items()
         if program.has_one_site(layer)
     }
-    return known, diagonals
+    return known, errors, diagonals
 
 
 def _paired(tiles: Sequence[np.ndarray]) -> Pair:
