@@ -82,14 +82,11 @@ MUTANTS = (
     ),
     of_closed_map(
         "K: angle term of ReLU with the wrong sign",
-        "sine *= 2.0 * self._beta\n",
-        "sine *= -2.0 * self._beta\n",
+        "sine *= self._beta\n",
+        "sine *= -self._beta\n",
     ),
-    of_closed_map(
-        "K: angle term of negative correlations with the wrong sign",
-        "            sine *= self._beta\n",
-        "            sine *= -self._beta\n",
-        "tests/conformance/test_gaussian_engines.py",
+    of_angle(
+        "angles: the polynomial for negative correlations", "if least >= 0.0", "if least >= -1.0"
     ),
     of_angle("angles: a term too few", "for term in terms[-2:0:-1]", "for term in terms[-3:0:-1]"),
     of_angle(

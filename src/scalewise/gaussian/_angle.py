@@ -1,10 +1,13 @@
-r"""Angles of many correlations that are not negative: the arc cosine, cheaper than a library's.
+r"""Angles of many correlations and their sines: by the library where it has vectors for them, else cheaper than it.
 
-With $q=\sin\frac\psi2$ and $p=\cos\frac\psi2$, $\psi=4\arctan\tau$, $\tau=q/(1+p)=\tan\frac\psi4$, where
-$\arctan\tau/\tau$ is a polynomial in $\tau^2$ to 4e-17. The larger the least correlation is, the fewer terms do.
+Of correlations that are not negative, with $q=\sin\frac\psi2$ and $p=\cos\frac\psi2$, $\psi=4\arctan\tau$,
+$\tau=q/(1+p)=\tan\frac\psi4$, where $\arctan\tau/\tau$ is a polynomial in $\tau^2$ to 4e-17. The larger the least
+correlation is, the fewer terms do.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float
@@ -22,35 +25,60 @@ _ARCTAN = {
 }  # fmt: skip
 
 
-def quarter_and_half_sine(
+def angle_and_sine(
     c: Float[np.ndarray, "*tile"],
-    least: float,
-    quarter: Float[np.ndarray, "*tile"],
-    half_sine: Float[np.ndarray, "*tile"],
+    angle: Float[np.ndarray, "*tile"],
+    sine: Float[np.ndarray, "*tile"],
     work: tuple[Float[np.ndarray, "*tile"], Float[np.ndarray, "*tile"]],
 ) -> None:
-    r"""$\psi/4$ and $\frac12\sin\psi$ of $\psi=\arccos c$; to rounding.
+    r"""$\psi=\arccos c$ and $\sin\psi$, the way that costs less on this processor.
 
     Args:
-        c: Up to 1; it is left as it is.
-        least: The least of them, 0 or more.
-        quarter: Where the first goes.
-        half_sine: Where the second goes.
+        c: From -1 to 1; it is left as it is.
+        angle: Where the first goes.
+        sine: Where the second goes.
         work: Scratch arrays.
     """
+    least = -1.0 if _has_vectors() else float(c.min())
+    if least >= 0.0:
+        by_quarters(c, least, angle, sine, work)
+        return
+    np.arccos(c, out=angle)
+    np.multiply(c, c, out=sine)
+    np.subtract(1.0, sine, out=sine)
+    np.sqrt(sine, out=sine)
+
+
+@cache
+def _has_vectors() -> bool:
+    """Whether the arc cosine of numpy takes several numbers at a time on this processor."""
+    found = np.lib.introspect.opt_func_info(func_name="^arccos$", signature="float64")
+    return any(not own["current"].startswith("baseline") for own in found["arccos"].values())
+
+
+def by_quarters(
+    c: Float[np.ndarray, "*tile"],
+    least: float,
+    angle: Float[np.ndarray, "*tile"],
+    sine: Float[np.ndarray, "*tile"],
+    work: tuple[Float[np.ndarray, "*tile"], Float[np.ndarray, "*tile"]],
+) -> None:
+    r"""The same of correlations from `least` on, 0 or more, to rounding, by the polynomial."""
     terms = next(terms for level, terms in _ARCTAN.items() if least >= level)
     q, p = work
     for root, sign in ((q, -0.5), (p, 0.5)):
         np.multiply(c, sign, out=root)
         root += 0.5
         np.sqrt(root, out=root)
-    np.multiply(q, p, out=half_sine)
+    np.multiply(q, p, out=sine)
+    sine *= 2.0
     p += 1.0
     q /= p
     square = np.multiply(q, q, out=p)
-    np.multiply(square, terms[-1], out=quarter)
+    np.multiply(square, terms[-1], out=angle)
     for term in terms[-2:0:-1]:
-        quarter += term
-        quarter *= square
-    quarter += terms[0]
-    quarter *= q
+        angle += term
+        angle *= square
+    angle += terms[0]
+    q *= 4.0
+    angle *= q

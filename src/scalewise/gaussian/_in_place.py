@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.gaussian._angle import quarter_and_half_sine
+from scalewise.gaussian._angle import angle_and_sine
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._places import Places
 
@@ -112,19 +112,11 @@ class ScaleInvariantMap(KernelMap):
         c *= at.right(self._inverse_root)
         if c.max() > _COINCIDENT:
             c[c > _COINCIDENT] = 1.0
-        if (least := c.min()) < -_COINCIDENT:
+        if c.min() < -_COINCIDENT:
             c[c < -_COINCIDENT] = -1.0
-        if least >= 0.0:
-            quarter_and_half_sine(c, float(least), psi, sine, (free[0], free[1]))
-            sine *= 2.0 * self._beta
-            psi *= -4.0 * self._beta
-        else:
-            np.arccos(c, out=psi)
-            np.multiply(c, c, out=sine)
-            np.subtract(1.0, sine, out=sine)
-            np.sqrt(sine, out=sine)
-            sine *= self._beta
-            psi *= -self._beta
+        angle_and_sine(c, psi, sine, (free[0], free[1]))
+        sine *= self._beta
+        psi *= -self._beta
         mean = psi if slope is None else slope
         np.add(psi, self._A2, out=mean)
         c *= mean
