@@ -176,13 +176,15 @@ def _extrapolated(before: tuple[int, float], now: tuple[int, float]) -> float:
 def _folded(
     function: Callable[[np.ndarray], np.ndarray], K: np.ndarray, nodes: int, parity: int
 ) -> _Folded:
-    """Sums and differences of a function on both sides of 0, and the sum of its squares, by variance and node."""
+    """Sums and differences of a function on both sides of 0, and the sum of its squares, by variance and node.
+
+    Half of both, with one side alone, where the function has a parity.
+    """
     x, _ = _weighted_polynomials(0, nodes)
     z = np.sqrt(K)[:, None] * x
     right = function(z)
     if parity:
-        twice = 2.0 * right
-        return (twice, None, twice * right) if parity > 0 else (None, twice, twice * right)
+        return (right, None, right * right) if parity > 0 else (None, right, right * right)
     left = function(-z)
     return right + left, right - left, right * right + left * left
 
@@ -205,7 +207,8 @@ def _sums(
         if values is not None:
             np.matmul(table[first:order:2, at], values[:, at].T, out=h[first::2])
     square = squares[:, at] @ table[0, at]
-    return (h, square) if part[1] == 1 else (part[1] * h, part[1] * square)
+    factor = part[1] * (1 + any(side is None for side in sides))
+    return (h, square) if factor == 1 else (factor * h, factor * square)
 
 
 def _resolving(
