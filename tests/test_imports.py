@@ -153,6 +153,7 @@ LATE = {
     "plan/proof/_search.py": "sweeps need arrays with names, which take longer to import than a plan takes",
     "plan/proof/_transfer.py": "the same",
     "theory/_predict.py": "few enter the rooms of skip connections and of any layers, with an optimiser and JAX",
+    "training/width/_tensors.py": "the same",
 }
 
 

@@ -117,6 +117,11 @@ def _of_curved_units(net: Network) -> str:
     return _of_bent_units(net)
 
 
+def _of_jets_of_units(net: Network) -> str:
+    """What takes derivatives along several letters in each."""
+    return _of_bent_units(net)
+
+
 def _of_tangents_of_units(net: Network) -> str:
     """What takes their products in one unit, too."""
     again = Counter(
@@ -264,6 +269,11 @@ class Observable(Quantity):
     def covariance(self) -> bool:
         """Whether networks are needed in pairs: it is the covariance of what each has of two samples."""
         return self.components in (_symmetric_on_pairs, _matrix_on_pairs)
+
+    @property
+    def takes_jets(self) -> bool:
+        """Whether single units are followed with second and third derivatives."""
+        return self.of_units is _of_jets_of_units
 
     @property
     def sampled(self) -> bool:
@@ -439,6 +449,7 @@ _ROWS = (
         meaning="Correlation of an output with its dNTK whose two other legs share an output.",
         obstacle=_kink_of_a_curve,
         dimension=(0, 2),
+        of_units=_of_jets_of_units,
         components=_one_transposition,
     ),
     Observable(
@@ -450,6 +461,7 @@ _ROWS = (
         meaning="Correlation of an output with the dNTK on whose last leg it stands.",
         obstacle=_kink_of_a_curve,
         dimension=(0, 2),
+        of_units=_of_jets_of_units,
         components=_without_symmetry,
     ),
     Observable(
@@ -461,6 +473,7 @@ _ROWS = (
         meaning="Mean of the first ddNTK, legs (01)(23) of equal outputs, times the width below.",
         obstacle=_kink,
         dimension=(-1, 3),
+        of_units=_of_jets_of_units,
         components=_one_transposition,
     ),
     Observable(
@@ -472,6 +485,7 @@ _ROWS = (
         meaning="Mean of the second ddNTK, legs (12)(34) of equal outputs, times the width below.",
         obstacle=_kink,
         dimension=(-1, 3),
+        of_units=_of_jets_of_units,
         components=_one_swap,
     ),
     Observable(
@@ -483,6 +497,7 @@ _ROWS = (
         meaning="Mean of the second ddNTK, legs (13)(42) of equal outputs, times the width below.",
         obstacle=_kink,
         dimension=(-1, 3),
+        of_units=_of_jets_of_units,
         components=_one_swap,
     ),
     Observable(
@@ -494,6 +509,7 @@ _ROWS = (
         meaning="Mean of the second ddNTK, legs (14)(23) of equal outputs, times the width below.",
         obstacle=_kink,
         dimension=(-1, 3),
+        of_units=_of_jets_of_units,
         components=_one_swap,
     ),
 )

@@ -33,6 +33,7 @@ MOST_LABELS, MOST_READ = 64, 32
 MOST_CARRIED, MOST_SHIFTED, MOST_INPUTS = 1 << 13, 1 << 11, 100
 CARRIED = ("V", "A", "B", "D", "F", "G1", "H1")
 MOST_OF_UNITS = 1 << 11  # labels of one layer whose single units are followed
+MOST_OF_JETS = 48  # where their second and third derivatives are
 _MOST_PLACES = 128  # of layers that have weights of their own at each
 # Pairs of inputs times pairs of layers whose four-dimensional expectations take some ten seconds.
 _MOST_PASTS = 60
@@ -208,10 +209,15 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
     return ""
 
 
-def _beyond_units(net: Network, samples: int) -> bool:
-    """Whether a layer has more labels than single units are followed at."""
-    sizes = (math.prod(net.program.positions[draw]) for draw in net.program.draws)
-    return samples * max(sizes) > MOST_OF_UNITS
+def _not_by_units(net: Network, samples: int, row: Observable) -> str:
+    """Why single units do not tell an observable, a clause; empty if they do."""
+    if why := "nobody has derived how" if row.of_units is None else row.of_units(net):
+        return why
+    most = MOST_OF_JETS if row.takes_jets else MOST_OF_UNITS
+    labels = samples * max(math.prod(net.program.positions[draw]) for draw in net.program.draws)
+    if labels <= most:
+        return ""
+    return f"{samples} inputs have {labels:,} labels in a layer, and they are followed at {most:,}"
 
 
 @readable
@@ -247,20 +253,35 @@ def told_by(net: Network, samples: int, row: Observable, layers: Sequence[int]) 
         many = too_many(net, samples, row, layers)
         if not many:
             return Told("carried")
-    why = "nobody has derived how" if row.of_units is None else row.of_units(net)
-    if gaussian and not why and _beyond_units(net, samples):
-        reason, why = many, f"they have at most {MOST_OF_UNITS:,} labels in a layer"
+    why = _not_by_units(net, samples, row)
+    return Told("" if why else "units", many if why else reason, why)
+
+
+def told_together(net: Network, samples: int, rows: Sequence[Observable]) -> Told:
+    """What tells several observables of the last layer at once, in estimates that belong together.
+
+    Args:
+        net: The network; of fully connected layers without skip connections others tell them.
+        samples: How many inputs there are.
+        rows: The observables, of order 1/n.
+    """
+    reason = ""
+    if not isinstance(kind(net.program), str):
+        reason = next(filter(None, (too_large(net, samples, row) for row in rows)), "")
+        if not reason:
+            return Told("whole")
+    why = next(filter(None, (_not_by_units(net, samples, row) for row in rows)), "")
     return Told("" if why else "units", reason, why)
 
 
 def _unfit(row: Observable, net: Network, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
-    if net.is_plain or isinstance(kind(net.program), str):
+    if net.is_plain:
         return ""
     told = told_by(net, samples, row, net.layers_of_one_site)
     # Units do not tell of every hidden layer of a stream, which `predict` of fully connected layers does.
     unknown = not told.by or (told.by == "units" and net.is_perceptron)
-    return told.reason if unknown else ""
+    return (told.reason or f"of single units, {told.units}") if unknown else ""
 
 
 def omissions(attributes: Mapping[str, Any]) -> list[str]:

@@ -158,9 +158,14 @@ def _beyond(
     for name, letter in tensors.items():
         told = told_by(net, len(inputs), OBSERVABLES[name], kept)
         if not told.by:
+            why = f"takes its single units, but {told.units}"
+            if told.reason:
+                why = (
+                    f"does not fit into the memory: {told.reason}. Single units do not tell it either: "
+                    f"{told.units}"
+                )
             raise ValueError(
-                f"{name!r} of this network does not fit into the memory: {told.reason}. Single units do not tell "
-                f"it either: {told.units}. Give fewer inputs, or leave {name!r} out of `observables`."
+                f"{name!r} of this network {why}. Give fewer inputs, or leave {name!r} out of `observables`."
             )
         by[told.by].append(letter)
     whole, carried, by_units = by.values()

@@ -11,7 +11,7 @@ Source: derived; the law of a layer given those below is exact at any width.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,15 +96,17 @@ class Particles:
         node = self.program.nodes[here]
         if isinstance(node, Draw):
             self._draw(here, node)
-            return
-        below = [self.fields[k] for k in node.of]
-        if isinstance(node, Norm):
-            self.fields[here] = self._normed(here, node, below[0])
-        elif isinstance(node, Attend) and node.grows:
-            self.fields[here] = self._attended(here, node, below)
         else:
-            sizes = self.program.positions[node.of[0]]
-            self.fields[here] = forward(node, below, sizes, jnp, traced)
+            self.fields[here] = self.value(here, *(self.fields[k] for k in node.of))
+
+    def value(self, here: int, *below: Any) -> Any:
+        """A node that is not a random layer, of what it reads."""
+        node = self.program.nodes[here]
+        if isinstance(node, Norm):
+            return self._normed(here, node, below[0])
+        if isinstance(node, Attend) and node.grows:
+            return self._attended(here, node, below)
+        return forward(node, below, self.program.positions[node.of[0]], jnp, traced)
 
     @property
     def inputs(self) -> int:
@@ -251,7 +253,7 @@ class Particles:
         )
         return found.mean(axis=axes, keepdims=True) if node.joint else found
 
-    def _attended(self, here: int, node: Attend, below: list[Any]) -> Any:
+    def _attended(self, here: int, node: Attend, below: Sequence[Any]) -> Any:
         """By heads that grow: every head has all channels of its law, and logits are averages over them."""
         assert node.power == 1
         q, k, v = (x.reshape(len(x), -1, x.shape[-1]) for x in below[:3])

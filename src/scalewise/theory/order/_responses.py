@@ -1,4 +1,4 @@
-r"""$V$, $A$, $B$, $D$, $F$, $G^{\{1\}}$ and $H^{\{1\}}$ of any network, by the influence of single units.
+r"""Every tensor of order 1/n of any network, by the influence of single units.
 
 A metric $R$ is a function of the weights of units of each population $p$, in which a network has $n_p$ of them.
 With the influence of a unit $R'_p(g_i)=\partial R/\partial w_i-\sum_jw_j\partial R/\partial w_j$, two derivatives
@@ -8,6 +8,8 @@ $$\mathrm{Cov}[R_1,R_2]=\sum_p\frac1{n_p}\mathbb E_g[R_1'R_2'],\qquad
 both to order $1/n$; tensors are these times the width of the layer below. One pass back gives the influence of
 all units. The NTK is a metric of tangents, $\langle z^az^a\rangle$, and its fluctuations are covariances of
 influences on averages of two tangents or of one.
+
+$P$ to $U$ take the jets of all units, see `scalewise.theory.order._unit_jets`.
 
 The metric of a layer whose weights are averaged over is its covariance given what is below. That of another, a sum
 with what neurons remember, is $\langle zz'\rangle$ over neurons; two different neurons share what it has but for
@@ -21,7 +23,7 @@ Source: von Mises' expansion, derived for networks; PDLT (4.115), (4.119) are it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -29,20 +31,24 @@ from scalewise.networks._by_jax import precision
 from scalewise.networks._forward import fixed_fields
 from scalewise.networks._network import Network
 from scalewise.networks._program import Program
+from scalewise.observables import of_letter
 from scalewise.selection import MOST_OF_UNITS
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import Given, drawn, given, start
 from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
 from scalewise.theory.order._populations import Populations, populations
 from scalewise.theory.order._shifts import counted, directions_of, shifts
+from scalewise.theory.order._unit_jets import LETTERS, third_derivatives
 
 _SCRAMBLES = 16
 _MOST_LABELS = MOST_OF_UNITS
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
+_JETS, _MOST_OF_JETS = 8, 1 << 12  # of every field, and units that have them
 _ROUNDED = 1e-8  # of a tensor, by what is added to covariances
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
+Tensors = dict[str, np.ndarray]
 
 
 def order_one(
@@ -56,50 +62,74 @@ def order_one(
 
     All come from weighted units on 16 independent scrambles: $V$, $D$, $A$ from slopes in their weights, tangents
     averaged by hand given a path; $B$ and $F$ from slopes in weights of tangents; $G^{\{1\}}$ and $H^{\{1\}}$ from
-    second derivatives. Of a tanh MLP with four layers and three inputs, with 4,096 units, the standard error is
-    at most .1 % of the largest entry of $V$, $A$, $B$, $D$ and $F$, and 2 % of that of $G^{\{1\}}$ and
-    $H^{\{1\}}$; they agree with the recursions within 3.5 standard errors, entry by entry.
+    second derivatives; $P$ to $U$ from slopes of jets. Of a tanh MLP with four layers and three inputs, with 4,096
+    units, the standard error is at most .1 % of the largest entry of $V$, $A$, $B$, $D$ and $F$, and 2 % of that of
+    the others; they agree with the recursions within 3.5 standard errors, entry by entry.
 
     Args:
         net: The network.
         x: Checked inputs.
-        letters: Of $V$, $A$, $B$, $D$, $F$, $G^{\{1\}}$, $H^{\{1\}}$, the last two as ``"G1"`` and ``"H1"``.
+        letters: Of all tensors, $G^{\{1\}}$ and $H^{\{1\}}$ as ``"G1"`` and ``"H1"``.
         layers: Which, counted from 1.
         progress: Called with (scrambles done, scrambles in all).
 
     Raises:
         ValueError: If there are too many labels, or the network has what is not known.
     """
-    program = net.program
-    ends = tuple(program.layers[layer - 1] for layer in layers)
-    own = populations(program, ends)
-    _check_ends(program, own, ends)
-    shapes = {
-        letter: (len(ends), *(len(x),) * (4 if letter in FACTORS else 2)) for letter in letters
-    }
-    if not own.drawn:  # a first layer does not fluctuate
-        return {letter: (np.zeros(shapes[letter]), np.zeros(shapes[letter])) for letter in letters}
-    below = [net.widths[layer - 1] for layer in layers]
     sums = {letter: Scrambled() for letter in letters}
-    with precision("float64"):
-        asked = _Asked(program, ends, x, tuple(letters))
-        for scramble in range(_SCRAMBLES):
-            found = asked.fluctuations(scramble, below) | asked.shifts(scramble, below)
-            for letter, values in found.items():
-                sums[letter].add(values)
-            if progress is not None:
-                progress(scramble + 1, _SCRAMBLES)
-    flat = place(len(x))[0].ravel()
+    for scramble, found in enumerate(_scrambles(net, x, letters, layers), 1):
+        for letter, values in found.items():
+            sums[letter].add(values)
+        if progress is not None:
+            progress(scramble, _SCRAMBLES)
     result: Found = {}
     for letter, own_sums in sums.items():
         mean, error = own_sums.result()
         error = np.hypot(error, _ROUNDED * np.abs(mean))
-        mean, error = (
-            expanded(letter, values, len(x)) if letter in FACTORS else values[:, flat]
-            for values in (mean, error)
-        )
-        result[letter] = mean.reshape(shapes[letter]), error.reshape(shapes[letter])
+        result[letter] = _whole(letter, mean, len(x)), _whole(letter, error, len(x))
     return result
+
+
+def unit_runs(net: Network, x: np.ndarray, letters: Sequence[str]) -> list[list[Tensors]]:
+    """Tensors of the last layer as `scalewise.theory.order._whole.whole_runs` gives them, of any network.
+
+    One run, whose estimates are independent scrambles.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        letters: Which tensors.
+    """
+    found = _scrambles(net, x, letters, [net.depth])
+    return [[{a: _whole(a, v, len(x))[0] for a, v in one.items()} for one in found]]
+
+
+def _scrambles(
+    net: Network, x: np.ndarray, letters: Collection[str], layers: Sequence[int]
+) -> Iterator[Tensors]:
+    """By letter what each scramble gives, (layer, ...)."""
+    program = net.program
+    ends = tuple(program.layers[layer - 1] for layer in layers)
+    own = populations(program, ends)
+    _check_ends(program, own, ends)
+    below = [net.widths[layer - 1] for layer in layers]
+    with precision("float64"):
+        # A first layer does not fluctuate.
+        asked = _Asked(program, ends, x, tuple(letters)) if own.drawn else None
+        for scramble in range(_SCRAMBLES):
+            if asked is None:
+                shapes = {a: (len(ends), *(len(x),) * of_letter(a).legs) for a in letters}
+                yield {a: np.zeros(shape) for a, shape in shapes.items()}
+            else:
+                ways = asked.fluctuations, asked.shifts, asked.third_derivatives
+                yield {a: v for way in ways for a, v in way(scramble, below).items()}
+
+
+def _whole(letter: str, values: np.ndarray, inputs: int) -> np.ndarray:
+    """(layer, sample, ...) from what is kept of it."""
+    if values.ndim == 2:
+        return values[:, place(inputs)[0].ravel()].reshape(-1, inputs, inputs)
+    return expanded(letter, values, inputs) if letter in FACTORS and values.ndim == 3 else values
 
 
 class _Asked:
@@ -118,7 +148,8 @@ class _Asked:
         self.program, self.ends, self.inputs = program, ends, len(x)
         self.own = populations(program, ends)
         self.tensors = [letter for letter in letters if letter in FACTORS]
-        self.corrections = [letter for letter in letters if letter not in FACTORS]
+        self.corrections = [letter for letter in letters if of_letter(letter).corrects]
+        self.third = [letter for letter in letters if letter in LETTERS]
         self.averages = sorted({name for letter in self.tensors for name in FACTORS[letter]})
         self.fixed = fixed_fields(program, x)
         self.labels = _most_labels(program, self.own)
@@ -129,7 +160,7 @@ class _Asked:
             directions = max(1, directions_of(self.averaged, labels))
             self.fewer = _power(2 * _NUMBERS // (labels * directions), self.count)
 
-    def fluctuations(self, scramble: int, below: Sequence[int]) -> dict[str, np.ndarray]:
+    def fluctuations(self, scramble: int, below: Sequence[int]) -> Tensors:
         """(layer, entry, entry)."""
         if not self.tensors:
             return {}
@@ -141,7 +172,7 @@ class _Asked:
             found.add(block, rows)
         return found.tensors(below)
 
-    def shifts(self, scramble: int, below: Sequence[int]) -> dict[str, np.ndarray]:
+    def shifts(self, scramble: int, below: Sequence[int]) -> Tensors:
         """(layer, pair)."""
         if not self.corrections:
             return {}
@@ -157,6 +188,16 @@ class _Asked:
             labels=self.inputs * self.labels,
         )
         return {letter: np.array(below)[:, None] * values for letter, values in found.items()}
+
+    def third_derivatives(self, scramble: int, below: Sequence[int]) -> Tensors:
+        """(layer, sample, sample, sample, sample)."""
+        if not self.third:
+            return {}
+        count = _power(_NUMBERS // (self.inputs * self.labels * _JETS), _MOST_OF_JETS)
+        g = drawn(self.program, self.own, self.inputs, count, scramble)
+        seed = scramble, len(g)
+        found = third_derivatives(self.fixed, g, self.third, self.program, self.ends, seed)
+        return {a: np.array(below).reshape(-1, 1, 1, 1, 1) * v for a, v in found.items()}
 
     def _units(self, count: int, scramble: int, *, tangents: bool) -> Given:
         """Paths, and tangents where they are wanted."""

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._extras import require
 from scalewise.networks._network import Network
+from scalewise.observables import of_letter
+from scalewise.selection import told_together
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._tensor_flow import tensor_runs
 from scalewise.theory.order._whole import whole_runs
@@ -91,7 +94,13 @@ class Samples:
     def _made(self, net: Network, letters: tuple[str, ...], *ways: Layers) -> Runs:
         if net.is_plain:
             return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
-        return whole_runs(net, self.inputs, letters, *ways)
+        if told_together(net, len(self.inputs), list(map(of_letter, letters))).by == "whole":
+            return whole_runs(net, self.inputs, letters, *ways)
+        require("jax", for_="Order 1/n of layers of every kind", extra="nets")
+        # A room that few enter, and that needs JAX.
+        from scalewise.theory.order._responses import unit_runs
+
+        return unit_runs(net, self.inputs, letters)
 
 
 def letters_of(net: Network) -> tuple[str, ...]:
