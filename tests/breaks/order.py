@@ -19,7 +19,43 @@ of_what_is_drawn = row(
     "theory/order/_given.py", f"{LETTERS}::test_drawn_tangents_and_signs_do_in_place_of_all"
 )
 
+JETS = "tests/theory/test_unit_jets.py"
+of_jets = row(
+    "theory/order/_unit_jets.py", f"{JETS}::test_fully_connected_layers_have_what_whole_arrays_say"
+)
+
 MUTANTS = (
+    of_jets(
+        "jets of units: no learning rate of weights",
+        "own.C_W * seen + own.lambda_W * learnt + constant",
+        "own.C_W * seen + constant",
+    ),
+    of_jets(
+        "jets of units: no learning rate of biases",
+        "constant[a, a] = own.lambda_b",
+        "constant[a, a] = 0.0",
+    ),
+    of_jets(
+        "jets of units: nothing along which jets of a pair covary",
+        "jet not in first and any(",
+        "any(",
+    ),
+    of_jets(
+        "jets of units: normal parts that both influences have, left out",
+        "any(jet & x for x in once)",
+        "any(jet & x for x in (1, 2, 4))",
+    ),
+    of_jets(
+        "jets of units: letters in the other order",
+        "have ^ a, have ^ a",
+        "have ^ a, have",
+    ),
+    of_jets(
+        "jets of units: a neuron shares with itself",
+        "values[-1] -= first @ second.T",
+        "pass",
+        f"{JETS}::test_neurons_that_remember_what_they_were",
+    ),
     row(
         "networks/_products.py",
         "tests/nets/test_tensors_of_any_network.py::test_many_networks_at_once_are_those_of_a_few",

@@ -7,7 +7,8 @@ F^{T\setminus a}\rangle+\delta_{S,T}(\delta_{S,\emptyset}C_b+\delta_{|S|,1}\lamb
 over all jets and labels. A tensor is a covariance of two influences on such covariances, see
 `scalewise.theory.order._responses`. The product of both takes every letter twice, so that signs do in place of the
 normal numbers of all jets but $z$ itself. A letter that one influence has twice is not in the other: what is normal
-of jets of several letters with such a one among them is there once at most, averages to 0, and is left out.
+of jets of several letters with such a one among them is there once at most, averages to 0, and is left out, but for
+that of the first of the two jets of a pair, along which they covary.
 
 Source: derived; PDLT (11.49), (11.52), (∞.177)-(∞.181) are its values for fully connected layers.
 """
@@ -181,13 +182,14 @@ def third_derivatives(
     for letter in wanted:
         own = TENSORS[letter]
         jets = 1 << len(own.letters)
-        several = [x for x in own.letters if not _in_both(x, own)]
+        once = [_number((x,)) for x in own.letters if not _in_both(x, own)]
+        first = [min(map(_number, pair)) for pair in (own.first, own.second or own.first)]
         numbers = {
             k: np.stack([z, *(rng.choice([-1.0, 1.0], z.shape) for _ in range(1, jets))])
             for k, z in normals.items()
         }
         for jet in range(jets):
-            if jet & (jet - 1) and any(jet & _number((x,)) for x in several):
+            if jet & (jet - 1) and jet not in first and any(jet & x for x in once):
                 for z in numbers.values():
                     z[jet] = 0.0
         at = np.concatenate([_entries(pair, jets, samples) for pair in (own.first, own.second)])
