@@ -217,7 +217,7 @@ class Observable(Quantity):
         corrects: The observable whose 1/n correction this is; empty for the others.
         of_streams: Why it does not exist for an activation along skip connections, likewise.
         of_units: Why it is not read off the response of a network to its single units, likewise, where activations
-            act on other things than random layers; ``None`` where it never is.
+            act on other things than random layers.
         components: How many independent numbers it is for $N$ inputs and $P=N(N+1)/2$ pairs of them.
     """
 
@@ -231,7 +231,7 @@ class Observable(Quantity):
     corrects: str = ""
     components: Count
     of_streams: Obstacle = _none
-    of_units: Callable[[Network], str] | None = None
+    of_units: Callable[[Network], str] = _of_units
 
     def obstacle_of(self, net: Network) -> str:
         """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
@@ -245,11 +245,7 @@ class Observable(Quantity):
         found = kind(net.program)
         if not isinstance(found, str):
             return list(map(self.of_streams, net.activations)) if found.remembers else []
-        if self.of_units is not None:
-            return [self.of_units(net)]
-        return [
-            f"it is known of networks whose activations act on sums of random layers alone, and {found}"
-        ]
+        return [self.of_units(net)]
 
     def obstacle_drawn(self, net: Network) -> str:
         """Why `net` has none that could be measured, likewise: drawn networks need no recursion."""
@@ -358,7 +354,6 @@ _ROWS = (
         default=True,
         dimension=(2, 0),
         own_scale=True,
-        of_units=_of_units,
         components=_symmetric_on_pairs,
     ),
     Observable(
@@ -413,7 +408,6 @@ _ROWS = (
         meaning="Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
         obstacle=_third_or_jump,
         dimension=(0, 2),
-        of_units=_of_units,
         components=_two_swaps,
     ),
     Observable(
@@ -437,7 +431,6 @@ _ROWS = (
         meaning="Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
         obstacle=_third_or_jump,
         dimension=(1, 1),
-        of_units=_of_units,
         components=_one_swap,
     ),
     Observable(

@@ -211,13 +211,16 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
 
 def _not_by_units(net: Network, samples: int, row: Observable) -> str:
     """Why single units do not tell an observable, a clause; empty if they do."""
-    if why := "nobody has derived how" if row.of_units is None else row.of_units(net):
+    if why := row.of_units(net):
         return why
     most = MOST_OF_JETS if row.takes_jets else MOST_OF_UNITS
-    labels = samples * max(math.prod(net.program.positions[draw]) for draw in net.program.draws)
-    if labels <= most:
+    each = max(math.prod(net.program.positions[draw]) for draw in net.program.draws)
+    if samples * each <= most:
         return ""
-    return f"{samples} inputs have {labels:,} labels in a layer, and they are followed at {most:,}"
+    return (
+        f"{samples} inputs have {samples * each:,} labels in a layer, and they are followed at {most:,}: "
+        f"{most // each} inputs would fit"
+    )
 
 
 @readable
@@ -254,7 +257,9 @@ def told_by(net: Network, samples: int, row: Observable, layers: Sequence[int]) 
         if not many:
             return Told("carried")
     why = _not_by_units(net, samples, row)
-    return Told("" if why else "units", many if why else reason, why)
+    if why and row.letter in CARRIED:
+        reason = many
+    return Told("" if why else "units", reason, why)
 
 
 def told_together(net: Network, samples: int, rows: Sequence[Observable]) -> Told:
