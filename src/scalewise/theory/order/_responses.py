@@ -44,7 +44,7 @@ _SCRAMBLES = 16
 _MOST_LABELS = MOST_OF_UNITS
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
-_JETS, _MOST_OF_JETS = 8, 1 << 12  # of every field, and units that have them
+_JETS, _MOST_OF_JETS = 8, 1 << 13  # of every field, and units that have them
 _ROUNDED = 1e-8  # of a tensor, by what is added to covariances
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
