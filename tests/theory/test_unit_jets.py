@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +18,7 @@ from scalewise.theory.order._whole import whole_tensors
 
 RNG = np.random.default_rng(7)
 PLAIN, PLACED = RNG.normal(size=(2, 4)), RNG.normal(size=(2, 3, 2))
-RATES = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 0.8}
+RATES: dict[str, Any] = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 0.8}
 
 
 def few(monkeypatch: pytest.MonkeyPatch, units: int = 1 << 11) -> None:
@@ -39,7 +41,7 @@ def test_a_function_of_jets_has_the_derivatives_of_the_function() -> None:
     """By the mixed derivatives of f(p(e, f)) at 0, with p the polynomial of both factors."""
     x, y = RNG.normal(size=(2, 4, 3))
 
-    def along(e: jax.Array, f: jax.Array) -> jax.Array:
+    def along(e: Any, f: Any) -> jax.Array:
         first, second = (z[0] + e * z[1] + f * z[2] + e * f * z[3] for z in (x, y))
         return jnp.tanh(first) * second
 
