@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     row("selection.py", "tests/theory/test_many_labels.py")(
         "predict: units of any number of labels",
-        "if gaussian and not why and _beyond_units",
-        "if False and _beyond_units",
+        "if samples * each <= most:",
+        "if True:",
     ),
 )  # fmt: skip
