@@ -10,13 +10,13 @@ computes is decided in `scalewise.selection`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from scalewise import _obstacles as why
 from scalewise._labelled import variable
 from scalewise._readable import readable
 from scalewise.activations import Activation
@@ -28,135 +28,6 @@ __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of
 
 SAMPLE_DIMS = ("sample", "sample_1", "sample_2", "sample_3")
 POSITION_DIMS = ("position", "position_1")  # of kernel and NTK in layers that have several
-Obstacle = Callable[[Activation], str]
-
-
-def _none(sigma: Activation) -> str:
-    return ""
-
-
-def _jump(sigma: Activation) -> str:
-    """What has a derivative in it."""
-    if sigma.is_continuous:
-        return ""
-    places = ", ".join(f"{kink.location:g}" for kink in sigma.kinks if kink.jump)
-    return f"the activation jumps at z = {places}, and its derivative is a delta function there"
-
-
-def _third(sigma: Activation) -> str:
-    """What takes a third derivative, as a derivative of a product of two."""
-    places = ", ".join(f"{z:g}" for z in sigma.unbounded)
-    return (
-        f"it takes a third derivative, which grows without bound at the kink z = {places}"
-        if places
-        else ""
-    )
-
-
-def _third_or_jump(sigma: Activation) -> str:
-    return _jump(sigma) or _third(sigma)
-
-
-def _kink(sigma: Activation) -> str:
-    """What needs three derivatives."""
-    places = ", ".join(f"{z:g}" for z in sigma.split_points)
-    return _jump(sigma) or (
-        ""
-        if sigma.is_smooth
-        else f"it takes three derivatives, and the activation has a kink at z = {places}"
-    )
-
-
-def _kink_of_a_curve(sigma: Activation) -> str:
-    """What multiplies the second derivative by others."""
-    bent = any(kink.slope_jump for kink in sigma.kinks) and not sigma.is_piecewise_linear
-    return _third_or_jump(sigma) or (
-        "the second derivative is a delta function beside a curved part" if bent else ""
-    )
-
-
-def _third_of_streams(sigma: Activation) -> str:
-    """What takes third derivatives in channels that remember what they were."""
-    places = ", ".join(f"{z:g}" for z in sigma.split_points)
-    if sigma.is_smooth:
-        return ""
-    return (
-        "along skip connections it takes third derivatives in each channel, and there is a kink at "
-        f"z = {places}"
-    )
-
-
-def _of_units(net: Network) -> str:
-    """What takes a slope in each of single units, and normal numbers alone."""
-    if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
-        return "masks of Dropout are not among the random numbers whose influence is followed"
-    return next(filter(None, map(_jump, _all_activations(net))), "")
-
-
-def _of_bent_units(net: Network) -> str:
-    """What takes two slopes in each."""
-    if any(isinstance(node, _nodes.Max) for node in net.program.nodes):
-        return "it takes second derivatives in each channel, and a maximum has kinks"
-    for sigma in _all_activations(net):
-        if not sigma.is_smooth:
-            places = ", ".join(f"{z:g}" for z in sigma.split_points)
-            return (
-                f"it takes second derivatives in each channel, and there is a kink at z = {places}"
-            )
-    return _of_units(net)
-
-
-def _of_curved_units(net: Network) -> str:
-    """What takes two slopes in each, and one set of units for a layer."""
-    for node in net.program.nodes:
-        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
-        if isinstance(node, _nodes.Attend) and node.grows:
-            several = net.program.channels[node.of[0]] > node.size
-        if several:
-            return "channels that fall into groups or heads are so many smaller sets of units"
-    return _of_bent_units(net)
-
-
-def _of_jets_of_units(net: Network) -> str:
-    """What takes derivatives along several letters in each."""
-    return _of_bent_units(net)
-
-
-def _of_tangents_of_units(net: Network) -> str:
-    """What takes their products in one unit, too."""
-    again = Counter(
-        net.program.weights_of(k)
-        for k, node in enumerate(net.program.nodes)
-        if isinstance(node, _nodes.Draw)
-    )
-    if max(again.values(), default=0) > 2 or _meets_itself(net, again):
-        return "a neuron whose weights act on it three times or more takes expectations of four of its tangents"
-    odd = next((law.name for law in net.program.laws[:-1] if not law.is_normal), "")
-    if odd:
-        return (
-            f"weights that are {odd} leave a fourth cumulant of neurons and tangents together, which is not "
-            "among what is followed in each channel"
-        )
-    return _of_curved_units(net)
-
-
-def _meets_itself(net: Network, again: Counter[int]) -> bool:
-    """Whether what weights make that are used again is added to other random layers, as in states."""
-    program = net.program
-    return any(
-        isinstance(program.nodes[k], _nodes.Draw) and again[program.weights_of(k)] > 1
-        for node in program.nodes
-        if isinstance(node, _nodes.Sum)
-        for k in node.of
-    )
-
-
-def _all_activations(net: Network) -> list[Activation]:
-    """Those of heads, too."""
-    heads = [node.sigma for node in net.program.nodes if isinstance(node, _nodes.Attend)]
-    return [*net.activations, *(sigma for sigma in heads if sigma is not None)]
-
-
 Count = Callable[[int, int], int]
 
 
@@ -225,13 +96,13 @@ class Observable(Quantity):
     legs: int = 4
     words: str = ""
     default: bool = False
-    obstacle: Obstacle = _none
+    obstacle: why.Obstacle = why.none
     dimension: tuple[int, int]
     own_scale: bool = False
     corrects: str = ""
     components: Count
-    of_streams: Obstacle = _none
-    of_units: Callable[[Network], str] = _of_units
+    of_streams: why.Obstacle = why.none
+    of_units: Callable[[Network], str] = why.of_units
 
     def obstacle_of(self, net: Network) -> str:
         """Why `net`, a network, does not have it: a clause, or an empty text if it has."""
@@ -249,8 +120,8 @@ class Observable(Quantity):
 
     def obstacle_drawn(self, net: Network) -> str:
         """Why `net` has none that could be measured, likewise: drawn networks need no recursion."""
-        obstacles = [self.obstacle(sigma) for sigma in _all_activations(net)]
-        if self.obstacle is _kink and any(
+        obstacles = [self.obstacle(sigma) for sigma in why.all_activations(net)]
+        if self.obstacle is why.kink and any(
             isinstance(node, _nodes.Max) for node in net.program.nodes
         ):
             obstacles.append("it takes three derivatives, and a maximum has kinks")
@@ -269,7 +140,7 @@ class Observable(Quantity):
     @property
     def takes_jets(self) -> bool:
         """Whether single units are followed with second and third derivatives."""
-        return self.of_units is _of_jets_of_units
+        return self.of_units is why.of_jets_of_units
 
     @property
     def sampled(self) -> bool:
@@ -337,10 +208,10 @@ _ROWS = (
         default=True,
         dimension=(1, 0),
         own_scale=True,
-        obstacle=_third,
+        obstacle=why.third,
         corrects="kernel",
-        of_streams=_jump,
-        of_units=_of_curved_units,
+        of_streams=why.jump,
+        of_units=why.of_curved_units,
         components=_pairs,
     ),
     Observable(
@@ -367,7 +238,7 @@ _ROWS = (
         meaning="Mean neural tangent kernel of one output.",
         words="neural tangent kernel",
         default=True,
-        obstacle=_jump,
+        obstacle=why.jump,
         dimension=(0, 1),
         own_scale=True,
         components=_pairs,
@@ -380,11 +251,11 @@ _ROWS = (
         legs=2,
         units=_NTK,
         meaning="The 1/n correction of the mean NTK, times the width of the layer below.",
-        obstacle=_third_or_jump,
+        obstacle=why.third_or_jump,
         dimension=(0, 1),
         corrects="ntk",
-        of_streams=_third_of_streams,
-        of_units=_of_tangents_of_units,
+        of_streams=why.third_of_streams,
+        of_units=why.of_tangents_of_units,
         components=_pairs,
     ),
     Observable(
@@ -394,9 +265,9 @@ _ROWS = (
         equation="PDLT (8.97)",
         units=f"({_NTK})²",
         meaning="Covariance of the NTKs (12) and (34) of two different outputs, times the width below.",
-        obstacle=_third_or_jump,
+        obstacle=why.third_or_jump,
         dimension=(0, 2),
-        of_units=_of_bent_units,
+        of_units=why.of_bent_units,
         components=_symmetric_on_pairs,
     ),
     Observable(
@@ -406,7 +277,7 @@ _ROWS = (
         equation="PDLT (8.89)",
         units=f"({_NTK})²",
         meaning="Covariance of the off-diagonal NTKs (12) and (34) of two outputs, times the width below.",
-        obstacle=_third_or_jump,
+        obstacle=why.third_or_jump,
         dimension=(0, 2),
         components=_two_swaps,
     ),
@@ -417,9 +288,9 @@ _ROWS = (
         equation="PDLT (8.77)",
         units=f"preactivation² · {_NTK}",
         meaning="Covariance of the metric (12) with the NTK (34), times the width below.",
-        obstacle=_third_or_jump,
+        obstacle=why.third_or_jump,
         dimension=(1, 1),
-        of_units=_of_bent_units,
+        of_units=why.of_bent_units,
         components=_matrix_on_pairs,
     ),
     Observable(
@@ -429,7 +300,7 @@ _ROWS = (
         equation="PDLT (8.79)",
         units=f"preactivation² · {_NTK}",
         meaning="Correlation of two outputs at (12) with their off-diagonal NTK at (34), times the width.",
-        obstacle=_third_or_jump,
+        obstacle=why.third_or_jump,
         dimension=(1, 1),
         components=_one_swap,
     ),
@@ -440,9 +311,9 @@ _ROWS = (
         equation="PDLT (11.49)",
         units=f"({_NTK})²",
         meaning="Correlation of an output with its dNTK whose two other legs share an output.",
-        obstacle=_kink_of_a_curve,
+        obstacle=why.kink_of_a_curve,
         dimension=(0, 2),
-        of_units=_of_jets_of_units,
+        of_units=why.of_jets_of_units,
         components=_one_transposition,
     ),
     Observable(
@@ -452,9 +323,9 @@ _ROWS = (
         equation="PDLT (11.52)",
         units=f"({_NTK})²",
         meaning="Correlation of an output with the dNTK on whose last leg it stands.",
-        obstacle=_kink_of_a_curve,
+        obstacle=why.kink_of_a_curve,
         dimension=(0, 2),
-        of_units=_of_jets_of_units,
+        of_units=why.of_jets_of_units,
         components=_without_symmetry,
     ),
     Observable(
@@ -464,9 +335,9 @@ _ROWS = (
         equation="PDLT (∞.177)",
         units=f"({_NTK})³ / preactivation²",
         meaning="Mean of the first ddNTK, legs (01)(23) of equal outputs, times the width below.",
-        obstacle=_kink,
+        obstacle=why.kink,
         dimension=(-1, 3),
-        of_units=_of_jets_of_units,
+        of_units=why.of_jets_of_units,
         components=_one_transposition,
     ),
     Observable(
@@ -476,9 +347,9 @@ _ROWS = (
         equation="PDLT (∞.179)",
         units=f"({_NTK})³ / preactivation²",
         meaning="Mean of the second ddNTK, legs (12)(34) of equal outputs, times the width below.",
-        obstacle=_kink,
+        obstacle=why.kink,
         dimension=(-1, 3),
-        of_units=_of_jets_of_units,
+        of_units=why.of_jets_of_units,
         components=_one_swap,
     ),
     Observable(
@@ -488,9 +359,9 @@ _ROWS = (
         equation="PDLT (∞.180)",
         units=f"({_NTK})³ / preactivation²",
         meaning="Mean of the second ddNTK, legs (13)(42) of equal outputs, times the width below.",
-        obstacle=_kink,
+        obstacle=why.kink,
         dimension=(-1, 3),
-        of_units=_of_jets_of_units,
+        of_units=why.of_jets_of_units,
         components=_one_swap,
     ),
     Observable(
@@ -500,9 +371,9 @@ _ROWS = (
         equation="PDLT (∞.181)",
         units=f"({_NTK})³ / preactivation²",
         meaning="Mean of the second ddNTK, legs (14)(23) of equal outputs, times the width below.",
-        obstacle=_kink,
+        obstacle=why.kink,
         dimension=(-1, 3),
-        of_units=_of_jets_of_units,
+        of_units=why.of_jets_of_units,
         components=_one_swap,
     ),
 )

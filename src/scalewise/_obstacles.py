@@ -1,0 +1,143 @@
+"""Why an observable does not exist for an activation, or is not known of a network: clauses, empty where it is.
+
+An observable of order 1/n takes derivatives: of activations in expectations, or in each of single units.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from scalewise.activations import Activation
+from scalewise.networks import _nodes
+from scalewise.networks._network import Network
+
+Obstacle = Callable[[Activation], str]
+
+
+def none(sigma: Activation) -> str:
+    """For an observable that exists for every activation."""
+    return ""
+
+
+def jump(sigma: Activation) -> str:
+    """For an observable that takes a first derivative."""
+    if sigma.is_continuous:
+        return ""
+    places = ", ".join(f"{kink.location:g}" for kink in sigma.kinks if kink.jump)
+    return f"the activation jumps at z = {places}, and its derivative is a delta function there"
+
+
+def third(sigma: Activation) -> str:
+    """For one that takes a third derivative, as that of a product of two."""
+    places = ", ".join(f"{z:g}" for z in sigma.unbounded)
+    return (
+        f"it takes a third derivative, which grows without bound at the kink z = {places}"
+        if places
+        else ""
+    )
+
+
+def third_or_jump(sigma: Activation) -> str:
+    """For one that takes a first and a third derivative."""
+    return jump(sigma) or third(sigma)
+
+
+def kink(sigma: Activation) -> str:
+    """For one that takes all three derivatives."""
+    places = ", ".join(f"{z:g}" for z in sigma.split_points)
+    return jump(sigma) or (
+        ""
+        if sigma.is_smooth
+        else f"it takes three derivatives, and the activation has a kink at z = {places}"
+    )
+
+
+def kink_of_a_curve(sigma: Activation) -> str:
+    """For one that multiplies the second derivative by others."""
+    bent = any(kink.slope_jump for kink in sigma.kinks) and not sigma.is_piecewise_linear
+    return third_or_jump(sigma) or (
+        "the second derivative is a delta function beside a curved part" if bent else ""
+    )
+
+
+def third_of_streams(sigma: Activation) -> str:
+    """For one that takes third derivatives in channels that remember what they were."""
+    places = ", ".join(f"{z:g}" for z in sigma.split_points)
+    if sigma.is_smooth:
+        return ""
+    return (
+        "along skip connections it takes third derivatives in each channel, and there is a kink at "
+        f"z = {places}"
+    )
+
+
+def of_units(net: Network) -> str:
+    """For one that takes a slope in each unit, whose random numbers are all normal."""
+    if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
+        return "masks of Dropout are not among the random numbers whose influence is followed"
+    return next(filter(None, map(jump, all_activations(net))), "")
+
+
+def of_bent_units(net: Network) -> str:
+    """For one that takes two slopes in each unit."""
+    if any(isinstance(node, _nodes.Max) for node in net.program.nodes):
+        return "it takes second derivatives in each channel, and a maximum has kinks"
+    for sigma in all_activations(net):
+        if not sigma.is_smooth:
+            places = ", ".join(f"{z:g}" for z in sigma.split_points)
+            return (
+                f"it takes second derivatives in each channel, and there is a kink at z = {places}"
+            )
+    return of_units(net)
+
+
+def of_curved_units(net: Network) -> str:
+    """For one that takes two slopes in each unit, and has one set of units for a layer."""
+    for node in net.program.nodes:
+        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
+        if isinstance(node, _nodes.Attend) and node.grows:
+            several = net.program.channels[node.of[0]] > node.size
+        if several:
+            return "channels that fall into groups or heads are so many smaller sets of units"
+    return of_bent_units(net)
+
+
+def of_jets_of_units(net: Network) -> str:
+    """For one that takes derivatives along several letters in each unit."""
+    return of_bent_units(net)
+
+
+def of_tangents_of_units(net: Network) -> str:
+    """For one that takes products of tangents of one unit, too."""
+    again = Counter(
+        net.program.weights_of(k)
+        for k, node in enumerate(net.program.nodes)
+        if isinstance(node, _nodes.Draw)
+    )
+    if max(again.values(), default=0) > 2 or _meets_itself(net, again):
+        return "a neuron whose weights act on it three times or more takes expectations of four of its tangents"
+    odd = next((law.name for law in net.program.laws[:-1] if not law.is_normal), "")
+    if odd:
+        return (
+            f"weights that are {odd} leave a fourth cumulant of neurons and tangents together, which is not "
+            "among what is followed in each channel"
+        )
+    return of_curved_units(net)
+
+
+def _meets_itself(net: Network, again: Counter[int]) -> bool:
+    """Whether what weights make that are used again is added to other random layers, as in states."""
+    program = net.program
+    return any(
+        isinstance(program.nodes[k], _nodes.Draw) and again[program.weights_of(k)] > 1
+        for node in program.nodes
+        if isinstance(node, _nodes.Sum)
+        for k in node.of
+    )
+
+
+def all_activations(net: Network) -> list[Activation]:
+    """Activations of layers and of heads."""
+    heads = [node.sigma for node in net.program.nodes if isinstance(node, _nodes.Attend)]
+    return [*net.activations, *(sigma for sigma in heads if sigma is not None)]
