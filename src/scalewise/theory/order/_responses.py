@@ -44,7 +44,7 @@ _SCRAMBLES = 16
 _MOST_LABELS = MOST_OF_UNITS
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
-_JETS, _MOST_OF_JETS = 8, 1 << 13  # of every field, and units that have them
+_NUMBERS_OF_JETS, _MOST_OF_JETS = 1 << 16, 1 << 13  # the same where fields have jets
 _ROUNDED = 1e-8  # of a tensor, by what is added to covariances
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -193,7 +193,7 @@ class _Asked:
         """(layer, sample, sample, sample, sample)."""
         if not self.third:
             return {}
-        count = _power(_NUMBERS // (self.inputs * self.labels * _JETS), _MOST_OF_JETS)
+        count = _power(_NUMBERS_OF_JETS // (self.inputs * self.labels), _MOST_OF_JETS)
         g = drawn(self.program, self.own, self.inputs, count, scramble)
         seed = scramble, len(g)
         found = third_derivatives(self.fixed, g, self.third, self.program, self.ends, seed)
