@@ -19,6 +19,8 @@ of_places = row("gaussian/_places.py", FIELDS)
 of_maps = row("gaussian/_in_place.py", FIELDS)
 of_sites = row("networks/_sites.py", LAYERS)
 MASKS = "tests/test_masks.py"
+ALONE = f"{MASKS}::test_averages_without_a_formula_of_a_sample_alone"
+SAME = f"{MASKS}::test_one_network_does_to_a_sample_what_it_does_to_it_alone"
 of_masks = row("networks/_masks.py", MASKS)
 of_links = row("theory/flow/_links.py", FIELDS)
 of_builder = row("networks/_builder.py", LAYERS)
@@ -291,20 +293,22 @@ MUTANTS = (
     ),
     of_norms(
         "norms: a joint mean by places",
-        "self._averaged(self._before, sites) if node.joint",
+        "self._averaged(self._before) if node.joint",
         "self._before if node.joint",
         FIELDS,
     ),
     of_norms(
-        "norms: a joint square by places", "square = self._averaged(square, sites)", "pass", FIELDS
+        "norms: a joint square by places", "square = self._averaged(square)", "pass", FIELDS
     ),
     of_places_("places: tokens of any size", "* float(self.count) ** 0.5", "* 1.0"),
-    of_places_(
+    row("networks/_masks.py", OWN)(
         "places: nearest at the start",
-        "(2 * np.arange(wanted) + 1) * size // (2 * wanted)",
-        "np.arange(wanted) * size // wanted",
+        "(2 * places + 1) * lengths // (2 * wanted)",
+        "places * lengths // wanted",
     ),
-    of_places_("places: no antialiasing", "max(1.0, size / wanted)", "1.0"),
+    row("networks/_masks.py", OWN)(
+        "places: no antialiasing", "xp.maximum(1.0, lengths / wanted)", "1.0"
+    ),
     of_aggregate(
         "aggregate: the first features",
         "Columns(inputs.channels - nodes, inputs.channels)",
@@ -368,7 +372,7 @@ MUTANTS = (
         "z = given @ self.z + rooted(C - given @ between.T) @ normals",
         "z = rooted(C) @ normals",
     ),
-    row("theory/flow/_units.py", DRAWN)(
+    row("theory/flow/_units.py", ALONE)(
         "units: a graph's first position for all",
         "whole[:, position].reshape",
         "whole[:, 0].reshape",
@@ -384,8 +388,46 @@ MUTANTS = (
         "(mask * (behind == 1.0))",
         "(xp.arange(mask.shape[1]) == mask.shape[1] - 1.0) + 0.0 * mask",
     ),
-    row("networks/_builder.py", MASKS)(
-        "masks: windows see what is not there", "return shown, of.mask", "return of, of.mask"
+    row("networks/_there.py", SAME)(
+        "masks: windows see what is not there",
+        "    return shown(build, of), along, mask\n",
+        "    return of, along, mask\n",
+    ),
+    row("networks/_there.py", SAME)(
+        "masks: ends never meet",
+        "        return (*_joined(build, of, along), mask)\n",
+        "        pass\n",
+    ),
+    row("networks/_masks.py", SAME)(
+        "masks: ends meet at the end of the longest", "at % lengths if", "at % size if"
+    ),
+    row("networks/_masks.py", SAME)(
+        "masks: all are resized as the longest",
+        "return there * resized(positions, lengths, self",
+        "return there * resized(positions, self.sizes[axis] + 0 * lengths, self",
+    ),
+    row("networks/_masks.py", SAME)(
+        "masks: a place for each position alone",
+        "np.minimum(places // stride, size - 1)",
+        "np.minimum(places, size - 1)",
+    ),
+    row("networks/_forward.py", SAME)(
+        "masks: norms of what is not there",
+        "    if mask is None:\n        return lambda",
+        "    if True:\n        return lambda",
+    ),
+    row("networks/_forward.py", SAME)(
+        "masks: maxima of what is not there", "    if len(below) > 1:\n", "    if False:\n"
+    ),
+    row("networks/_backward.py", SAME)(
+        "masks: errors of norms flow to all positions",
+        "        back = back - there * delta.sum(axis=axes, keepdims=True) * node.centred\n",
+        "",
+    ),
+    row("theory/flow/_maps.py", MASKS)(
+        "masks: theory of norms of what is not there",
+        "there / there.sum(axis=1, keepdims=True)",
+        "np.ones_like(there) / there.shape[1]",
     ),
     row("networks/_builder.py", MASKS)(
         "masks: keys that are not there", "[] if keys.mask is None else [keys.mask]", "[]"

@@ -51,7 +51,7 @@ def forward(
     if isinstance(node, Pointwise):
         return function(node.sigma)(x)
     if isinstance(node, Norm):
-        return normed(node, x, xp)
+        return normed(node, x, xp, *below[1:])
     if isinstance(node, Sum):
         return sum(f * b for f, b in zip(node.factors, below, strict=True))
     if isinstance(node, Product):
@@ -72,20 +72,48 @@ def forward(
     if isinstance(node, Attend):
         return attended(node, below, xp, function)
     if isinstance(node, Max):
-        seen, there = gathered(x, node.windows, sizes, xp)
-        return xp.where(there[..., None], seen, -np.inf).max(axis=-2)
+        seen, there = among(node, below, sizes, xp)
+        largest = xp.where(there, seen, -np.inf).max(axis=-2)
+        return largest if len(below) == 1 else xp.where(there.any(axis=-2), largest, 0.0)
     assert isinstance(node, Spread)
     return node.factor * spread(x, node.along, sizes, xp)
 
 
-def normed(node: Norm, x: Any, xp: Any) -> Any:
+def among(node: Max, below: Sequence[Any], sizes: Sequence[int], xp: Any) -> tuple[Any, Any]:
+    """What windows see, (sample, *places, tap, channel), and of which of that the largest is taken, broadcast."""
+    seen, there = gathered(below[0], node.windows, sizes, xp)
+    there = there[..., None]
+    if len(below) > 1:
+        there = there & (gathered(below[1], node.windows, sizes, xp)[0] > 0)
+    return seen, there
+
+
+def normed(node: Norm, x: Any, xp: Any, mask: Any = None) -> Any:
     """Channels over their root mean square."""
     groups = x.reshape(*x.shape[:-1], node.groups, -1)
-    axes = (*range(1, groups.ndim - 2), groups.ndim - 1) if node.joint else -1
+    mean = mean_of(node, groups.ndim, mask)
     if node.centred:
-        groups = groups - groups.mean(axis=axes, keepdims=True)
-    square = (groups * groups).mean(axis=axes, keepdims=True)
-    return (groups / xp.sqrt(square + node.eps)).reshape(x.shape)
+        groups = groups - mean(groups)
+    return (groups / xp.sqrt(mean(groups * groups) + node.eps)).reshape(x.shape)
+
+
+def mean_of(node: Norm, ndim: int, mask: Any = None) -> Callable[[Any], Any]:
+    """The average of a norm, of arrays (sample, *positions, group, channel), with axes of length 1.
+
+    Args:
+        node: The norm.
+        ndim: Axes of such an array.
+        mask: (sample, *positions, 1), 1 at those that count; all for ``None``.
+    """
+    axes = (*range(1, ndim - 2), ndim - 1) if node.joint else -1
+    if mask is None:
+        return lambda values: values.mean(axis=axes, keepdims=True)
+    there = mask[..., None] / mask.sum(axis=axes[:-1], keepdims=True)[..., None]  # pyright: ignore
+    return lambda values: (
+        (there.astype(values.dtype) * values)
+        .mean(axis=-1, keepdims=True)
+        .sum(axis=axes, keepdims=True)
+    )
 
 
 def seen(node: Attend, shape: Sequence[int], mask: Any = None) -> Any:

@@ -220,7 +220,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Max:
-    """The largest number that a window sees, channel by channel; beyond the ends there is none."""
+    """The largest number that a window sees, channel by channel; beyond the ends there is none.
+
+    Args:
+        of: What is seen; and, if not all of it counts, a field without weights that is 1 where it does.
+        windows: One for each axis.
+    """
 
     of: tuple[int, ...]
     windows: tuple[Window, ...]
@@ -268,7 +273,7 @@ class Norm:
     """Division by the root mean square over channels.
 
     Args:
-        of: What it reads.
+        of: What it reads; and, if not all positions count, a field without weights that is 1 at those that do.
         eps: Added to the mean square.
         centred: Whether the mean is subtracted first.
         joint: Whether both are over all positions, too, and not site by site.

@@ -145,7 +145,8 @@ class Mask(Layer):
     """Samples of different length: the last feature of every position is 1 where a sample has it, else 0.
 
     Stands first, and takes that feature away. A sample is then known as if it stood alone: windows see zeros beyond
-    its end, pools and attention only the positions that it has. Positions that are not there may hold anything.
+    its end, or its other end if they are circular; pools, norms over positions and attention only the positions
+    that it has; `Resize` gives all samples one length. Positions that are not there may hold anything.
 
     Example:
         >>> import numpy as np, scalewise as sw
