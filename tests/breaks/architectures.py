@@ -40,6 +40,9 @@ of_units = row("theory/flow/_units.py", UNITS)
 of_means = row("theory/flow/_means.py", FIELDS)
 of_attention = row("theory/flow/_attention.py", UNITS)
 
+HEADS = "tests/theory/test_units.py::test_heads_of_finite_size_are_those_of_drawn_heads"
+NORMED = "tests/test_qk_norm.py"
+
 of_pools = row("networks/layers/_pool.py", LAYERS)
 of_parallel = row("networks/layers/_parallel.py", LAYERS)
 of_norms = row("theory/flow/_maps.py", "tests/theory/test_norms.py")
@@ -240,13 +243,15 @@ MUTANTS = (
     of_units("units: errors of one draw", "(self.count - 1) / self.count)", "(self.count - 1))"),
     of_attention(
         "attention: softmax moves one logit",
-        "    if node.sigma is not None:\n        return found",
+        "    if not softmax:\n        return found",
         "    if True:\n        return found",
     ),
     of_attention(
-        "attention: queries alone move", "_sum(Tq * by_keys + by_queries)", "_sum(by_queries)"
+        "attention: queries alone move",
+        "            found += _changed(both, both, C, Tk, softmax=softmax) * queries\n",
+        "",
     ),
-    of_attention("attention: logits at their size", "T[a, b] += scale**2 *", "T[a, b] += scale *"),
+    of_attention("attention: logits at their size", "return scale**2 *", "return scale *"),
     row("theory/flow/_fields.py", FIELDS)(
         "attention: free keys are tied",
         "            if not node.tied:\n",
@@ -297,9 +302,7 @@ MUTANTS = (
         "self._before if node.joint",
         FIELDS,
     ),
-    of_norms(
-        "norms: a joint square by places", "square = self._averaged(square)", "pass", FIELDS
-    ),
+    of_norms("norms: a joint square by places", "square = self._averaged(square)", "pass", FIELDS),
     of_places_("places: tokens of any size", "* float(self.count) ** 0.5", "* 1.0"),
     row("networks/_masks.py", OWN)(
         "places: nearest at the start",
@@ -388,6 +391,27 @@ MUTANTS = (
         "(mask * (behind == 1.0))",
         "(xp.arange(mask.shape[1]) == mask.shape[1] - 1.0) + 0.0 * mask",
     ),
+    row("networks/_forward.py", HEADS)(
+        "normed heads: queries that keep their length", "(k - q * both) / r", "k / r"
+    ),
+    row("networks/_forward.py", f"{NORMED}::test_one_network_is_its_formula")(
+        "normed heads: logits of what is not normed",
+        "    if node.norm is not None:\n        q, k",
+        "    if False:\n        q, k",
+    ),
+    row("networks/_backward.py", f"{NORMED}::test_one_network_is_its_formula")(
+        "normed heads: errors pass norms", "    if node.norm is not None:\n", "    if False:\n"
+    ),
+    of_attention(
+        "normed heads: changes of keys beside themselves",
+        "_changed(by_key[[a, b]], p[[a, b], :, None]",
+        "_changed(by_key[[a, b]], by_key[[a, b]]",
+        HEADS,
+    ),
+    row(
+        "networks/layers/_attention.py",
+        f"{NORMED}::test_logits_of_heads_that_grow_are_correlations",
+    )("normed heads: not where they grow", "if norm is not None and self.heads:", "if False:"),
     row("networks/_there.py", SAME)(
         "masks: windows see what is not there",
         "    return shown(build, of), along, mask\n",

@@ -159,8 +159,8 @@ MUTANTS = (
     ),
     of_back(
         "back: keys for queries",
-        "found = by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q",
-        "found = by_logits @ q, np.swapaxes(by_logits, -1, -2) @ k",
+        "found = [by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q",
+        "found = [by_logits @ q, np.swapaxes(by_logits, -1, -2) @ k",
         PASSES,
     ),
     of_back(

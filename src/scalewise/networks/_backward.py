@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from scalewise.activations import Activation
-from scalewise.networks._forward import among, attention, mean_of, normed, places_seen
+from scalewise.networks._forward import (
+    among,
+    attention,
+    logits_of,
+    mean_of,
+    normed,
+    places_seen,
+)
 from scalewise.networks._nodes import (
     Attend,
     Concat,
@@ -175,7 +182,7 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
         for x in (*below[:3], delta)
     )
     mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
-    logits = q @ np.swapaxes(k, -1, -2) / node.size**node.power
+    logits = logits_of(node, q, k, np)
     p = attention(node, logits, np, lambda sigma: slope(sigma, 0), mask)
     by_p = d @ np.swapaxes(v, -1, -2)
     if node.sigma is None:
@@ -183,7 +190,11 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
     else:
         by_logits = by_p * attention(node, logits, np, lambda sigma: slope(sigma, 1), mask)
     by_logits = by_logits / node.size**node.power
-    found = by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q, np.swapaxes(p, -1, -2) @ d
+    found = [by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q, np.swapaxes(p, -1, -2) @ d]
+    if node.norm is not None:
+        hats = [normed(node.norm, x, np) for x in (q, k)]
+        slopes = by_logits @ hats[1], np.swapaxes(by_logits, -1, -2) @ hats[0]
+        found[:2] = (_of_norm(node.norm, x, s) for x, s in zip((q, k), slopes, strict=True))
     return [np.moveaxis(a, 1, 2) for a in found]
 
 

@@ -321,6 +321,7 @@ class Builder:
         *,
         grows: bool,
         causal: bool,
+        norm: Norm | None = None,
     ) -> Field:
         """Averages of values over positions, by queries and keys, which random layers have just made.
 
@@ -331,6 +332,7 @@ class Builder:
             sigma: What acts on each logit; softmax for ``None``.
             grows: Whether heads grow with the width, and not their number.
             causal: Whether a position sees none behind it.
+            norm: Of queries and keys in each head, whose numbers do not grow.
         """
         queries, keys, values = fields
         if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
@@ -354,7 +356,7 @@ class Builder:
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma)
+        node = Attend(tuple(of), size, grows, power, causal, sigma, norm)
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)

@@ -134,6 +134,37 @@ def attention(
     return rising / rising.sum(axis=-1, keepdims=True)
 
 
+def logits_of(node: Attend, q: Any, k: Any, xp: Any) -> Any:
+    """Scaled logits (..., position, other position) of the queries and keys of heads, (..., position, channel)."""
+    if node.norm is not None:
+        q, k = (normed(node.norm, x, xp) for x in (q, k))
+    return q @ xp.swapaxes(k, -1, -2) / node.size**node.power
+
+
+def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
+    r"""How normed logits change with the channels of queries, and of keys: (..., position, other, channel) each.
+
+    $$\partial_{q_i}(\hat q\cdot\hat k)=(\hat k_i-\hat q_i\,\hat q\cdot\hat k/d)/r,
+      \qquad\hat q=(q-\langle q\rangle)/r,$$
+    times $d^{-\alpha}$, and likewise of keys.
+
+    Args:
+        node: Attention with a norm.
+        q: Queries of heads, (..., position, channel).
+        k: Keys likewise.
+        xp: NumPy or JAX's.
+    """
+    norm, d = node.norm, node.size
+    assert norm is not None
+    mean = mean_of(norm, 2)
+    centred = [x - mean(x) if norm.centred else x for x in (q, k)]
+    roots = [xp.sqrt(mean(x * x) + norm.eps) * float(d) ** node.power for x in centred]
+    q, k = (normed(norm, x, xp) for x in (q, k))
+    q, k, r, s = q[..., :, None, :], k[..., None, :, :], roots[0][..., :, None, :], roots[1]
+    both = (q * k).mean(axis=-1, keepdims=True)
+    return (k - q * both) / r, (q - k * both) / s[..., None, :, :]
+
+
 def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
     """Of queries, keys and values: all positions in one axis meanwhile."""
     q, k, v = (
@@ -141,8 +172,7 @@ def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
         for x in below[:3]
     )
     mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
-    logits = q @ xp.swapaxes(k, -1, -2) / node.size**node.power
-    p = attention(node, logits, xp, function, mask)
+    p = attention(node, logits_of(node, q, k, xp), xp, function, mask)
     return xp.moveaxis(p @ v, 1, 2).reshape(*below[0].shape[:-1], below[2].shape[-1])
 
 
