@@ -312,6 +312,11 @@ MUTANTS = (
     row("networks/_masks.py", OWN)(
         "places: no antialiasing", "xp.maximum(1.0, lengths / wanted)", "1.0"
     ),
+    row("networks/_sites.py", "tests/test_graphs.py")(
+        "matrices: read transposed",
+        'array[given["rows"], given["columns"]] =',
+        'array[given["columns"], given["rows"]] =',
+    ),
     of_aggregate(
         "aggregate: the first features",
         "Columns(inputs.channels - nodes, inputs.channels)",

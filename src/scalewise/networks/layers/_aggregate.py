@@ -24,7 +24,10 @@ def matrix_of(given: Any) -> Matrix:
     """A square matrix of finite numbers as a value."""
     if isinstance(given, Matrix):
         return given
-    size = max(0, *(given.shape if hasattr(given, "shape") else (len(given),)))
+    if isinstance(given, str) and given.startswith("{"):
+        return Matrix.read(given)
+    shape = getattr(given, "shape", None)
+    size = max(0, *((len(given),) if shape is None else shape))
     if size > _MOST:
         raise ValueError(
             f"`adjacency` has {size:,} positions, and every one of them is paired with every other; at most "
@@ -55,7 +58,8 @@ class Aggregate(Layer):
 
     Args:
         adjacency: $A$, as an array or a sparse matrix of any library; at most 4096 positions. ``None`` for that of
-            each sample.
+            each sample. Results have it as text in ``attrs["matrices"]``, up to 10,000 entries that are not 0,
+            which is read here; of more they have its fingerprint alone.
         axis: Which axis of positions, counted from 0; from the last one if negative.
 
     Source: Kipf and Welling, arXiv:1609.02907; its kernels, Du et al., arXiv:1905.13192.
