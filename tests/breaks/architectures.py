@@ -40,6 +40,7 @@ of_units = row("theory/flow/_units.py", UNITS)
 of_means = row("theory/flow/_means.py", FIELDS)
 of_attention = row("theory/flow/_attention.py", UNITS)
 
+NEEDED = f"{FIELDS}::test_fields_of_the_same_weights_meet_where_something_takes_them_together"
 HEADS = "tests/theory/test_units.py::test_heads_of_finite_size_are_those_of_drawn_heads"
 NORMED = "tests/test_qk_norm.py"
 
@@ -237,8 +238,8 @@ MUTANTS = (
     of_units("units: points in one order", "rng.permutation(uniform).T", "uniform.T"),
     row("theory/flow/_room.py", FIELDS)(
         "room: arrays of one row",
-        "list(np.empty((_BLOCK, self.size)))",
-        "[np.empty(self.size)] * _BLOCK",
+        "list(np.empty((_BLOCK, size)))",
+        "[np.empty(size)] * _BLOCK",
     ),
     of_units("units: errors of one draw", "(self.count - 1) / self.count)", "(self.count - 1))"),
     of_attention(
@@ -349,6 +350,20 @@ MUTANTS = (
     ),
     row("theory/flow/_fields.py", FIELDS)(
         "fields: what is read twice is written over", " and node.of.count(k) == 1 for k", " for k"
+    ),
+    of_positions(
+        "links: of other positions at equal ones", "if both[0] != both[1]:", "if False:", NEEDED
+    ),
+    of_positions(
+        "links: positions taken apart at equal ones",
+        "and a.along[axis] != b.along[axis]:",
+        "and False:",
+        NEEDED,
+    ),
+    row("theory/flow/_fields.py", NEEDED)(
+        "links: given back before they are read",
+        "until[need] = max(until[need], max(link))",
+        "pass",
     ),
     of_links("links: tangents are left", "slope *= below.T", "pass"),
     of_links("links: sums without factors", "C += f * pair.C", "C += pair.C"),

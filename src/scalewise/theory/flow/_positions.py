@@ -5,7 +5,7 @@ Also which pairs of positions are needed at all: only equal ones, unless somethi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 import numpy as np
@@ -30,12 +30,14 @@ def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> l
     nodes, sizes = program.nodes, program.positions
     if not any(sizes):
         return [()] * len(nodes)
-    # Channels are drawn at all labels at once, and different fields are paired at all of theirs.
-    if program.estimated or program.links:
+    if program.estimated:  # channels are drawn at all labels at once
         return [(True,) * len(size) for size in sizes]
     needed = [[False] * len(size) for size in sizes]
     for node in each:
         needed[node] = [True] * len(sizes[node])
+    for link in program.links:
+        for node, axis in _apart(program, *link):
+            needed[node][axis] |= sizes[node][axis] > 1
     before = None
     while before != needed:
         before = [list(row) for row in needed]
@@ -53,10 +55,24 @@ def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> l
                 for axis, size in enumerate(sizes[here]):
                     alone = sizes[below][axis] == 1
                     needed[here][axis] |= size > 1 and (needed[below][axis] or alone)
+        for one, other in program.links:  # both fields of a pair alike
+            for axis, both in enumerate(zip(needed[one], needed[other], strict=True)):
+                needed[one][axis] = needed[other][axis] = any(both)
     return [
         tuple(each or size == 1 for each, size in zip(row, sizes[here], strict=True))
         for here, row in enumerate(needed)
     ]
+
+
+def _apart(program: Program, one: int, other: int) -> Iterator[tuple[int, int]]:
+    """Nodes and their axes along which two fields have different positions, or get them from different ones."""
+    nodes, sizes = program.nodes, program.positions
+    a, b = nodes[one], nodes[other]
+    for axis, both in enumerate(zip(sizes[one], sizes[other], strict=True)):
+        if both[0] != both[1]:
+            yield from ((one, axis), (other, axis))
+        if isinstance(a, Spread) and isinstance(b, Spread) and a.along[axis] != b.along[axis]:
+            yield from ((a.of[0], axis), (b.of[0], axis))
 
 
 def axes_of(at: Places) -> list[tuple[int, int | None]]:
