@@ -163,8 +163,8 @@ MUTANTS = (
     ),
     of_positions(
         "positions: a matrix the other way round",
-        "np.matmul(own.array, moved,",
-        "np.matmul(own.array.T, moved,",
+        "np.matmul(own.array, A,",
+        "np.matmul(own.array.T, A,",
     ),
     of_forward(
         "drawn: a matrix the other way round",

@@ -203,6 +203,11 @@ class Matrix:
         """The matrix itself."""
         return np.frombuffer(self.entries).reshape(-1, self.size)
 
+    @cached_property
+    def transposed(self) -> Float[np.ndarray, "position place"]:
+        """Its transpose, in a row."""
+        return np.ascontiguousarray(self.array.T)
+
     @property
     def is_choice(self) -> bool:
         """Whether each place is one of the positions."""

@@ -113,10 +113,11 @@ def mixed(A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndar
     size = A.shape[axes[0]]
     if isinstance(own, Matrix):
         if axes[0] == A.ndim - 1 and A.flags.c_contiguous and out.flags.c_contiguous:
-            np.matmul(A.reshape(-1, size), own.array.T, out=out.reshape(-1, out.shape[-1]))
+            np.matmul(A.reshape(-1, size), own.transposed, out=out.reshape(-1, out.shape[-1]))
             return
-        moved, target = (np.moveaxis(values, axes[0], -2) for values in (A, out))
-        np.matmul(own.array, moved, out=target)
+        if axes[0] != A.ndim - 2:
+            A, out = (np.moveaxis(values, axes[0], -2) for values in (A, out))
+        np.matmul(own.array, A, out=out)
         return
     if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)

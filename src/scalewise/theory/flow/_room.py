@@ -28,7 +28,7 @@ class Pair(NamedTuple):
     def scaled(self, factor: float) -> Pair:
         """Both times a number, in place."""
         for tile in self:
-            if tile is not None:
+            if tile is not None and factor != 1.0:
                 tile *= factor
         return self
 

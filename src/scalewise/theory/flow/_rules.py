@@ -245,8 +245,10 @@ class Rules:
                 np.multiply(C, own.lambda_W / taps, out=T)
             else:
                 T *= own.C_W / taps
-                share = self.arrays.work(C.shape)[0]
-                np.multiply(C, own.lambda_W / taps, out=share)
+                share = C
+                if own.lambda_W != taps:
+                    share = self.arrays.work(C.shape)[0]
+                    np.multiply(C, own.lambda_W / taps, out=share)
                 T += share
             if own.lambda_b:
                 T += own.lambda_b
