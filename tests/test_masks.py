@@ -136,7 +136,22 @@ def test_averages_without_a_formula_of_a_sample_alone(name: str) -> None:
         assert abs(difference[0, 0]) < 5 * error[0, 0] < 0.05 * alone[kind].values[-1][0, 0]
 
 
-@pytest.mark.parametrize("name", [name for name in EXACT | DRAWN if "branches" not in name])
+@pytest.mark.thorough("test_averages_without_a_formula_of_a_sample_alone")
+@pytest.mark.parametrize("name", ["norms of all positions", "maxima", "ends that meet"])
+def test_order_1_over_n_of_a_sample_alone(name: str) -> None:
+    layers, x, length = (EXACT | DRAWN)[name], masked(LENGTHS[2:]), LENGTHS[2]
+    asked = ["four_point_vertex", "ntk_B"]
+    found = sw.predict(network((sw.Mask(), *layers), (LONGEST, 3)), x, observables=asked)
+    alone = sw.predict(network(layers, (length, 2)), x[:, :length, :2], observables=asked)
+    for kind in asked:
+        error = np.hypot(*(float(d[f"{kind}_error"][-1].max()) for d in (found, alone)))
+        difference = abs(float(found[kind][-1].max()) - float(alone[kind][-1].max()))
+        assert difference < 5 * error < 0.05 * float(alone[kind][-1].max())
+
+
+@pytest.mark.parametrize(
+    "name", few([name for name in EXACT | DRAWN if name != "branches"], every=2)
+)
 def test_one_network_does_to_a_sample_what_it_does_to_it_alone(name: str) -> None:
     """The same weights; its NTK by JAX and by NumPy."""
     layers, x = (EXACT | DRAWN)[name], masked()

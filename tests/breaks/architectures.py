@@ -20,6 +20,7 @@ of_maps = row("gaussian/_in_place.py", FIELDS)
 of_sites = row("networks/_sites.py", LAYERS)
 MASKS = "tests/test_masks.py"
 ALONE = f"{MASKS}::test_averages_without_a_formula_of_a_sample_alone"
+ORDER = f"{MASKS}::test_order_1_over_n_of_a_sample_alone"
 SAME = f"{MASKS}::test_one_network_does_to_a_sample_what_it_does_to_it_alone"
 of_masks = row("networks/_masks.py", MASKS)
 of_links = row("theory/flow/_links.py", FIELDS)
@@ -432,6 +433,21 @@ MUTANTS = (
         "networks/layers/_attention.py",
         f"{NORMED}::test_logits_of_heads_that_grow_are_correlations",
     )("normed heads: not where they grow", "if norm is not None and self.heads:", "if False:"),
+    row("theory/order/_particles.py", ORDER)(
+        "masks: order 1/n of norms of what is not there",
+        "if len(node.of) > 1 else",
+        "if False else",
+    ),
+    row("theory/order/_slopes.py", ORDER)(
+        "masks: order 1/n of maxima of what is not there",
+        "among(node, below, sizes, jnp)",
+        "among(node, below[:1], sizes, jnp)",
+    ),
+    row("theory/order/_heads.py", f"{NORMED}::test_order_1_over_n_is_that_of_drawn_networks")(
+        "normed heads: order 1/n of keys that keep their length",
+        "U = W[..., None] * by_key[:, :, :, None]",
+        "U = W[..., None] * by_query[:, :, :, None]",
+    ),
     row("networks/_there.py", SAME)(
         "masks: windows see what is not there",
         "    return shown(build, of), along, mask\n",
