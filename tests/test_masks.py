@@ -62,7 +62,7 @@ EXACT = {
 DRAWN = {
     "heads of two": (
         *(sw.Dense(), sw.LayerNorm(), sw.Skip(sw.Attention(size=2, C_W=2.0)), sw.LayerNorm()),
-        *(sw.Attention(size=2, queries=[sw.Take((0, 1, 2))]), "relu", sw.GlobalAvgPool()),
+        *(sw.Attention(size=2, queries=[sw.Take((0, 1, 2))], qk_norm=sw.RMSNorm(0.2)), "relu", sw.GlobalAvgPool()),
     ),
     "maxima": (
         *(sw.Conv(3), "relu", sw.MaxPool(3, stride=1, padding="zero"), sw.Conv(2), sw.MaxPool(2)),
