@@ -1,8 +1,11 @@
 """Golden and property: graph convolutions by explicit matrices, in any order of nodes, and what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse
+import xarray
 
 import scalewise as sw
 from scalewise.gaussian import pair_moments
@@ -16,7 +19,7 @@ LINKS = LINKS / LINKS.sum(axis=1, keepdims=True)
 def gcn(links: object, **changes) -> sw.Network:
     convolution = (sw.Aggregate(links), sw.Dense(), "relu")
     layers = (*convolution, *convolution, sw.GlobalAvgPool(), sw.Dense(1))
-    return sw.Network(*layers, input_shape=(NODES, 3), width=8, **({"C_W": 2.0} | changes))
+    return sw.Network(*layers, **({"input_shape": (NODES, 3), "width": 8, "C_W": 2.0} | changes))
 
 
 def test_a_graph_convolution_is_its_formula() -> None:
@@ -66,3 +69,41 @@ def test_what_is_not_a_matrix_of_positions_is_refused() -> None:
         sw.Aggregate(scipy.sparse.eye_array(100_000))
     with pytest.raises(TypeError, match="a square matrix of finite numbers"):
         sw.Aggregate("ring")
+
+
+def test_a_saved_result_says_the_matrix(tmp_path) -> None:
+    """Bit by bit, of every matrix, wherever its layer stands; of too many entries it says that there were some."""
+    other = sw.Aggregate(LINKS.T / 3)
+    layers = (
+        sw.Aggregate(LINKS),
+        sw.Dense(),
+        "relu",
+        sw.Skip(other, sw.Dense()),
+        sw.Parallel((), [other, sw.Dense()]),
+    )
+    net = sw.Network(*layers, sw.GlobalAvgPool(), sw.Dense(1), input_shape=(NODES, 3), width=8)
+    where = tmp_path / "found.zarr"
+    sw.predict(net, RNG.normal(size=(2, NODES, 3))).to_zarr(where, consolidated=False)
+    texts = xarray.open_zarr(where, consolidated=False).attrs["matrices"]
+    assert [sw.Aggregate(text) for text in texts] == [sw.Aggregate(LINKS), other]
+    assert all(json.loads(text)["entries"] in str(net.attributes()["layers"]) for text in texts)
+    large = gcn(np.ones((101, 101)), input_shape=(101, 3)).attributes()["matrices"]
+    assert isinstance(large, list)
+    assert len(large[0]) < 80
+    for text in (*large, "{}", "{graph}"):
+        with pytest.raises(ValueError, match="keep the matrix beside it"):
+            sw.Aggregate(text)
+
+
+def test_a_result_says_what_stands_in_branches() -> None:
+    """So that results of networks that differ there alone are not taken for one another."""
+    one, other = (
+        sw.Network(
+            sw.Dense(), sw.Skip(sw.LayerNorm(eps), "relu", sw.Dense()), sw.Dense(1), input_shape=3, width=8
+        )
+        for eps in (0.1, 0.2)
+    )  # fmt: skip
+    assert "LayerNorm(eps=0.1), Activate(sigma='relu'), Dense()" in one.attributes()["layers"][1]
+    x = RNG.normal(size=(2, 3))
+    with pytest.raises(ValueError, match="different networks: `layers`"):
+        sw.compare(sw.predict(one, x), sw.measure(other, x, networks=8, progress=False))

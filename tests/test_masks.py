@@ -6,6 +6,9 @@ import pytest
 import scalewise as sw
 from architectures import RATES
 from grids import few
+from scalewise.nets import Parameters, empirical_ntk, init_weights
+from scalewise.networks._weights import shapes_of
+from scalewise.training._one_network import tangents_of
 
 RNG = np.random.default_rng(21)
 LONGEST, LENGTHS = 7, (7, 5, 3)
@@ -28,6 +31,25 @@ EXACT = {
         *(sw.Dense(), "relu", sw.LayerNorm(0.1), sw.Conv(3), "relu", sw.AvgPool(2, stride=1)),
         *(sw.LayerNorm(0.2), sw.GlobalAvgPool()),
     ),
+    "ends that meet": (
+        *(sw.Conv(3, padding="circular"), "relu", sw.Conv(4, stride=2, padding="circular"), "tanh"),
+        *(sw.SumPool(2, stride=1, padding="circular"), sw.Local(3, padding="circular"), "gelu"),
+        sw.GlobalAvgPool(),
+    ),
+    "written": (
+        *(sw.Conv(2, stride=2), "relu", sw.ConvTranspose(3, stride=2), "tanh", sw.Dense(), "relu"),
+        *(sw.ConvTranspose(2, stride=3, padding="valid"), "tanh", sw.Conv(3), "gelu"),
+        *(sw.ConvTranspose(2, stride=1, dilation=3, padding="valid"), "tanh", sw.GlobalAvgPool()),
+    ),
+    "of one size": (
+        *(sw.Conv(3), "relu", sw.Resize(4), sw.Conv(3), "tanh", sw.Resize(3, "linear")),
+        *(sw.Local(2), "gelu", sw.Flatten()),
+    ),
+    "stretched": (sw.Conv(3), "relu", sw.Resize(9, "linear"), sw.Conv(3), "tanh", sw.GlobalAvgPool()),
+    "norms of all positions": (
+        *(sw.Conv(3), "relu", sw.LayerNorm(0.1, positions=True), sw.Conv(2), sw.GroupNorm(2), "relu"),
+        *(sw.GroupNorm(4, 0.2), sw.AvgPool(2), sw.GlobalAvgPool()),
+    ),
     "across": (
         *(sw.Dense(), sw.Attention(heads=1, queries=[sw.Take((0, 2))]), "relu"),
         sw.GlobalAvgPool(),
@@ -40,7 +62,16 @@ EXACT = {
 DRAWN = {
     "heads of two": (
         *(sw.Dense(), sw.LayerNorm(), sw.Skip(sw.Attention(size=2, C_W=2.0)), sw.LayerNorm()),
-        *(sw.Attention(size=2, queries=[sw.Take((0, 1, 2))]), "relu", sw.GlobalAvgPool()),
+        *(sw.Attention(size=2, queries=[sw.Take((0, 1, 2))], qk_norm=sw.RMSNorm(0.2)), "relu", sw.GlobalAvgPool()),
+    ),
+    "maxima": (
+        *(sw.Conv(3), "relu", sw.MaxPool(3, stride=1, padding="zero"), sw.Conv(2), sw.MaxPool(2)),
+        *("tanh", sw.GlobalAvgPool()),
+    ),
+    "maxima of rings": (
+        *(sw.Conv(3), "gelu", sw.MaxPool(3, stride=2, padding="circular")),
+        *(sw.LayerNorm(0.1, positions=True), sw.Dense()),
+        *(sw.Skip("tanh"), sw.LayerNorm(0.1, positions=True), "relu", sw.GlobalAvgPool()),
     ),
     "functions of logits": (
         *(sw.Conv(3), sw.Attention(size=2, function="erf", memory=[sw.Conv(3, stride=2)]), "tanh"),
@@ -93,21 +124,74 @@ def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
     assert not sw.compare(wrong, ensemble).passed
 
 
-def test_drawn_heads_of_a_sample_alone() -> None:
+@pytest.mark.parametrize("name", ["heads of two", "maxima", "maxima of rings"])
+def test_averages_without_a_formula_of_a_sample_alone(name: str) -> None:
     x = masked()
-    found = sw.predict(network((sw.Mask(), *DRAWN["heads of two"]), (LONGEST, 3)), x)
+    found = sw.predict(network((sw.Mask(), *DRAWN[name]), (LONGEST, 3)), x)
     length = LENGTHS[1]
-    alone = sw.predict(network(DRAWN["heads of two"], (length, 2)), x[1:2, :length, :2])
-    for name in ("kernel", "ntk"):
-        error = np.hypot(found[name + "_error"].values[-1][1, 1], alone[name + "_error"].values[-1])
-        difference = found[name].values[-1][1, 1] - alone[name].values[-1]
-        assert abs(difference[0, 0]) < 5 * error[0, 0] < 0.05 * alone[name].values[-1][0, 0]
+    alone = sw.predict(network(DRAWN[name], (length, 2)), x[1:2, :length, :2])
+    for kind in ("kernel", "ntk"):
+        error = np.hypot(found[kind + "_error"].values[-1][1, 1], alone[kind + "_error"].values[-1])
+        difference = found[kind].values[-1][1, 1] - alone[kind].values[-1]
+        assert abs(difference[0, 0]) < 5 * error[0, 0] < 0.05 * alone[kind].values[-1][0, 0]
+
+
+@pytest.mark.thorough("test_averages_without_a_formula_of_a_sample_alone")
+@pytest.mark.parametrize("name", ["norms of all positions", "maxima", "ends that meet"])
+def test_order_1_over_n_of_a_sample_alone(name: str) -> None:
+    layers, x, length = (EXACT | DRAWN)[name], masked(LENGTHS[2:]), LENGTHS[2]
+    asked = ["four_point_vertex", "ntk_B"]
+    found = sw.predict(network((sw.Mask(), *layers), (LONGEST, 3)), x, observables=asked)
+    alone = sw.predict(network(layers, (length, 2)), x[:, :length, :2], observables=asked)
+    for kind in asked:
+        error = np.hypot(*(float(d[f"{kind}_error"][-1].max()) for d in (found, alone)))
+        difference = abs(float(found[kind][-1].max()) - float(alone[kind][-1].max()))
+        assert difference < 5 * error < 0.05 * float(alone[kind][-1].max())
+
+
+@pytest.mark.parametrize(
+    "name", few([name for name in EXACT | DRAWN if name != "branches"], every=2)
+)
+def test_one_network_does_to_a_sample_what_it_does_to_it_alone(name: str) -> None:
+    """The same weights; its NTK by JAX and by NumPy."""
+    layers, x = (EXACT | DRAWN)[name], masked()
+    net = network((sw.Mask(), *layers), (LONGEST, 3), 8)
+    parameters = init_weights(net, 3, dtype="float64")
+    whole = empirical_ntk(net, parameters, x)
+    np.testing.assert_allclose(tangents_of(net, parameters, x).ntk, whole, rtol=1e-9)
+    for k, length in enumerate(LENGTHS):
+        short = network(layers, (length, 2), 8)
+        pairs = zip(parameters, zip(*shapes_of(short.program).values(), strict=True), strict=True)
+        own = Parameters(  # of layers whose places have weights of their own, those of a few
+            *([W[: s[0]] for W, s in zip(each, shapes, strict=True)] for each, shapes in pairs)
+        )
+        alone = empirical_ntk(short, own, x[k : k + 1, :length, :2])
+        np.testing.assert_allclose(whole[k, k], alone[0, 0], rtol=1e-9)
+
+
+def test_images_of_different_size() -> None:
+    layers = (
+        *(sw.Conv((3, 2), padding="circular"), "relu", sw.ConvTranspose(2, stride=(1, 2)), "tanh"),
+        *(sw.GroupNorm(2), sw.Conv(2, stride=2), "relu", sw.Resize((2, 3), "linear")),
+        *(sw.Conv(2), "tanh", sw.Flatten()),
+    )
+    x, sizes = RNG.normal(size=(2, 4, 5, 3)), ((4, 5), (3, 2))
+    for k, (a, b) in enumerate(sizes):
+        x[k, ..., -1] = (np.arange(4)[:, None] < a) & (np.arange(5) < b)
+    found = sw.predict(network((sw.Mask(), *layers), (4, 5, 3)), x)
+    for k, (a, b) in enumerate(sizes):
+        alone = sw.predict(network(layers, (a, b, 2)), x[k : k + 1, :a, :b, :2])
+        for both, own in zip(last(found), last(alone), strict=True):
+            np.testing.assert_allclose(both[k, k], own[0, 0], rtol=1e-12)
 
 
 REFUSED = {
     "must have a mask as its last feature": ((sw.Conv(3), sw.GlobalAvgPool()), lambda x: x + 0.5),
     "a sample without any position \\(sample 1\\)": (
         (sw.Conv(3), sw.GlobalAvgPool()), lambda x: x * np.array([1, 0, 1])[:, None, None]
+    ),
+    "sample 0\\) whose positions are not one run along every axis.*Resize": (
+        (sw.Conv(3), sw.Resize(2), sw.Flatten()), lambda x: x * np.array([1, 0, 1, 1, 1, 1, 1])[:, None]
     ),
 }  # fmt: skip
 
@@ -125,12 +209,8 @@ def test_masks_that_are_none(sentence: str) -> None:
     ("layers", "sentence"),
     [
         ((sw.Dense(), sw.Mask(), sw.GlobalAvgPool()), "Layer 2, Mask.*Put it first"),
-        ((sw.Mask(), sw.Conv(3, padding="circular"), sw.GlobalAvgPool()), "not known with a mask"),
-        ((sw.Mask(), sw.Dense(), sw.MaxPool(2), sw.GlobalAvgPool()), "not known with a mask"),
-        ((sw.Mask(), sw.Dense(), sw.Resize(3), sw.GlobalAvgPool()), "not known with a mask"),
-        ((sw.Mask(), sw.ConvTranspose(2), sw.GlobalAvgPool()), "not known with a mask"),
         (
-            (sw.Mask(), sw.Conv(3), sw.LayerNorm(positions=True), sw.GlobalAvgPool()),
+            (sw.Mask(), sw.ConvTranspose(2, padding="circular"), sw.GlobalAvgPool()),
             "not known with a mask",
         ),
         (

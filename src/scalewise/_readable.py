@@ -97,21 +97,25 @@ def _listed(noun: Any) -> Iterator[str | Rows]:
     """What a noun says of itself in one line, and what it was made of."""
     if type(noun).__str__ is not object.__str__:
         yield str(noun).split("\n")[0]
-    made = noun._given() if hasattr(noun, "_given") else {k: v for k, v, _ in _arguments(noun)}
+    made = noun._given() if hasattr(noun, "_given") else {k: v for k, v, _ in arguments(noun)}
     rows = [(key, _short(value)) for key, value in made.items()]
     yield Rows((type(noun).__name__, ""), rows)
 
 
 def _call(noun: Any) -> str:
     said = []
-    for name, value, default in _arguments(noun):
-        if not _same(value, default):
+    for name, value, default in arguments(noun):
+        if not is_default(value, default):
             said.append(f"{name}={_short(value)}")
     return f"{type(noun).__name__}({', '.join(said)})"
 
 
-def _arguments(noun: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The name, the value and the default of each argument that made a noun and that it still has."""
+def arguments(noun: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The name, the value and the default of each argument that made a noun and that it still has.
+
+    Args:
+        noun: A dataclass or a named tuple.
+    """
     if isinstance(noun, tuple):
         for name in signature(type(noun)).parameters:
             yield name, getattr(noun, name), MISSING
@@ -126,13 +130,19 @@ def _arguments(noun: Any) -> Iterator[tuple[str, Any, Any]]:
             yield name, given[name], MISSING if default is Parameter.empty else default
 
 
-def _same(value: Any, default: Any) -> bool:
+def is_default(value: Any, default: Any) -> bool:
+    """Whether an argument need not be said.
+
+    Args:
+        value: What it is.
+        default: What it is where nothing is said.
+    """
     if value is default:
         return True
     if hasattr(value, "shape") or hasattr(value, "dims"):
         return False
     if isinstance(value, tuple) and not isinstance(default, tuple):  # one for each layer
-        return bool(value) and all(_same(one, default) for one in value)
+        return bool(value) and all(is_default(one, default) for one in value)
     return isinstance(value, type(default)) and bool(value == default)
 
 

@@ -19,6 +19,9 @@ of_places = row("gaussian/_places.py", FIELDS)
 of_maps = row("gaussian/_in_place.py", FIELDS)
 of_sites = row("networks/_sites.py", LAYERS)
 MASKS = "tests/test_masks.py"
+ALONE = f"{MASKS}::test_averages_without_a_formula_of_a_sample_alone"
+ORDER = f"{MASKS}::test_order_1_over_n_of_a_sample_alone"
+SAME = f"{MASKS}::test_one_network_does_to_a_sample_what_it_does_to_it_alone"
 of_masks = row("networks/_masks.py", MASKS)
 of_links = row("theory/flow/_links.py", FIELDS)
 of_builder = row("networks/_builder.py", LAYERS)
@@ -37,6 +40,10 @@ of_packed = row("nets/_packed.py", "tests/training/test_any_layers.py")
 of_units = row("theory/flow/_units.py", UNITS)
 of_means = row("theory/flow/_means.py", FIELDS)
 of_attention = row("theory/flow/_attention.py", UNITS)
+
+NEEDED = f"{FIELDS}::test_fields_of_the_same_weights_meet_where_something_takes_them_together"
+HEADS = "tests/theory/test_units.py::test_heads_of_finite_size_are_those_of_drawn_heads"
+NORMED = "tests/test_qk_norm.py"
 
 of_pools = row("networks/layers/_pool.py", LAYERS)
 of_parallel = row("networks/layers/_parallel.py", LAYERS)
@@ -157,8 +164,8 @@ MUTANTS = (
     ),
     of_positions(
         "positions: a matrix the other way round",
-        "np.matmul(own.array, moved,",
-        "np.matmul(own.array.T, moved,",
+        "np.matmul(own.array, A,",
+        "np.matmul(own.array.T, A,",
     ),
     of_forward(
         "drawn: a matrix the other way round",
@@ -232,19 +239,21 @@ MUTANTS = (
     of_units("units: points in one order", "rng.permutation(uniform).T", "uniform.T"),
     row("theory/flow/_room.py", FIELDS)(
         "room: arrays of one row",
-        "list(np.empty((_BLOCK, self.size)))",
-        "[np.empty(self.size)] * _BLOCK",
+        "list(np.empty((_BLOCK, size)))",
+        "[np.empty(size)] * _BLOCK",
     ),
     of_units("units: errors of one draw", "(self.count - 1) / self.count)", "(self.count - 1))"),
     of_attention(
         "attention: softmax moves one logit",
-        "    if node.sigma is not None:\n        return found",
+        "    if not softmax:\n        return found",
         "    if True:\n        return found",
     ),
     of_attention(
-        "attention: queries alone move", "_sum(Tq * by_keys + by_queries)", "_sum(by_queries)"
+        "attention: queries alone move",
+        "            found += _changed(both, both, C, Tk, softmax=softmax) * queries\n",
+        "",
     ),
-    of_attention("attention: logits at their size", "T[a, b] += scale**2 *", "T[a, b] += scale *"),
+    of_attention("attention: logits at their size", "return scale**2 *", "return scale *"),
     row("theory/flow/_fields.py", FIELDS)(
         "attention: free keys are tied",
         "            if not node.tied:\n",
@@ -291,20 +300,25 @@ MUTANTS = (
     ),
     of_norms(
         "norms: a joint mean by places",
-        "self._averaged(self._before, sites) if node.joint",
+        "self._averaged(self._before) if node.joint",
         "self._before if node.joint",
         FIELDS,
     ),
-    of_norms(
-        "norms: a joint square by places", "square = self._averaged(square, sites)", "pass", FIELDS
-    ),
+    of_norms("norms: a joint square by places", "square = self._averaged(square)", "pass", FIELDS),
     of_places_("places: tokens of any size", "* float(self.count) ** 0.5", "* 1.0"),
-    of_places_(
+    row("networks/_masks.py", OWN)(
         "places: nearest at the start",
-        "(2 * np.arange(wanted) + 1) * size // (2 * wanted)",
-        "np.arange(wanted) * size // wanted",
+        "(2 * places + 1) * lengths // (2 * wanted)",
+        "places * lengths // wanted",
     ),
-    of_places_("places: no antialiasing", "max(1.0, size / wanted)", "1.0"),
+    row("networks/_masks.py", OWN)(
+        "places: no antialiasing", "xp.maximum(1.0, lengths / wanted)", "1.0"
+    ),
+    row("networks/_sites.py", "tests/test_graphs.py")(
+        "matrices: read transposed",
+        'array[given["rows"], given["columns"]] =',
+        'array[given["columns"], given["rows"]] =',
+    ),
     of_aggregate(
         "aggregate: the first features",
         "Columns(inputs.channels - nodes, inputs.channels)",
@@ -338,6 +352,20 @@ MUTANTS = (
     row("theory/flow/_fields.py", FIELDS)(
         "fields: what is read twice is written over", " and node.of.count(k) == 1 for k", " for k"
     ),
+    of_positions(
+        "links: of other positions at equal ones", "if both[0] != both[1]:", "if False:", NEEDED
+    ),
+    of_positions(
+        "links: positions taken apart at equal ones",
+        "and a.along[axis] != b.along[axis]:",
+        "and False:",
+        NEEDED,
+    ),
+    row("theory/flow/_fields.py", NEEDED)(
+        "links: given back before they are read",
+        "until[need] = max(until[need], max(link))",
+        "pass",
+    ),
     of_links("links: tangents are left", "slope *= below.T", "pass"),
     of_links("links: sums without factors", "C += f * pair.C", "C += pair.C"),
     of_links(
@@ -368,7 +396,7 @@ MUTANTS = (
         "z = given @ self.z + rooted(C - given @ between.T) @ normals",
         "z = rooted(C) @ normals",
     ),
-    row("theory/flow/_units.py", DRAWN)(
+    row("theory/flow/_units.py", ALONE)(
         "units: a graph's first position for all",
         "whole[:, position].reshape",
         "whole[:, 0].reshape",
@@ -384,8 +412,82 @@ MUTANTS = (
         "(mask * (behind == 1.0))",
         "(xp.arange(mask.shape[1]) == mask.shape[1] - 1.0) + 0.0 * mask",
     ),
-    row("networks/_builder.py", MASKS)(
-        "masks: windows see what is not there", "return shown, of.mask", "return of, of.mask"
+    row("networks/_forward.py", HEADS)(
+        "normed heads: queries that keep their length", "(k - q * both) / r", "k / r"
+    ),
+    row("networks/_forward.py", f"{NORMED}::test_one_network_is_its_formula")(
+        "normed heads: logits of what is not normed",
+        "    if node.norm is not None:\n        q, k",
+        "    if False:\n        q, k",
+    ),
+    row("networks/_backward.py", f"{NORMED}::test_one_network_is_its_formula")(
+        "normed heads: errors pass norms", "    if node.norm is not None:\n", "    if False:\n"
+    ),
+    of_attention(
+        "normed heads: changes of keys beside themselves",
+        "_changed(by_key[[a, b]], p[[a, b], :, None]",
+        "_changed(by_key[[a, b]], by_key[[a, b]]",
+        HEADS,
+    ),
+    row(
+        "networks/layers/_attention.py",
+        f"{NORMED}::test_logits_of_heads_that_grow_are_correlations",
+    )("normed heads: not where they grow", "if norm is not None and self.heads:", "if False:"),
+    row("theory/order/_particles.py", ORDER)(
+        "masks: order 1/n of norms of what is not there",
+        "if len(node.of) > 1 else",
+        "if False else",
+    ),
+    row("theory/order/_slopes.py", ORDER)(
+        "masks: order 1/n of maxima of what is not there",
+        "among(node, below, sizes, jnp)",
+        "among(node, below[:1], sizes, jnp)",
+    ),
+    row("theory/order/_heads.py", f"{NORMED}::test_order_1_over_n_is_that_of_drawn_networks")(
+        "normed heads: order 1/n of keys that keep their length",
+        "U = W[..., None] * by_key[:, :, :, None]",
+        "U = W[..., None] * by_query[:, :, :, None]",
+    ),
+    row("networks/_there.py", SAME)(
+        "masks: windows see what is not there",
+        "    return shown(build, of), along, mask\n",
+        "    return of, along, mask\n",
+    ),
+    row("networks/_there.py", SAME)(
+        "masks: ends never meet",
+        "        return (*_joined(build, of, along), mask)\n",
+        "        pass\n",
+    ),
+    row("networks/_masks.py", SAME)(
+        "masks: ends meet at the end of the longest", "at % lengths if", "at % size if"
+    ),
+    row("networks/_masks.py", SAME)(
+        "masks: all are resized as the longest",
+        "return there * resized(positions, lengths, self",
+        "return there * resized(positions, self.sizes[axis] + 0 * lengths, self",
+    ),
+    row("networks/_masks.py", SAME)(
+        "masks: a place for each position alone",
+        "np.minimum(places // stride, size - 1)",
+        "np.minimum(places, size - 1)",
+    ),
+    row("networks/_forward.py", SAME)(
+        "masks: norms of what is not there",
+        "    if mask is None:\n        return lambda",
+        "    if True:\n        return lambda",
+    ),
+    row("networks/_forward.py", SAME)(
+        "masks: maxima of what is not there", "    if len(below) > 1:\n", "    if False:\n"
+    ),
+    row("networks/_backward.py", SAME)(
+        "masks: errors of norms flow to all positions",
+        "        back = back - there * delta.sum(axis=axes, keepdims=True) * node.centred\n",
+        "",
+    ),
+    row("theory/flow/_maps.py", MASKS)(
+        "masks: theory of norms of what is not there",
+        "there / there.sum(axis=1, keepdims=True)",
+        "np.ones_like(there) / there.shape[1]",
     ),
     row("networks/_builder.py", MASKS)(
         "masks: keys that are not there", "[] if keys.mask is None else [keys.mask]", "[]"

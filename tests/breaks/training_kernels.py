@@ -153,14 +153,14 @@ MUTANTS = (
     ),
     of_back(
         "back: mean of a norm",
-        "return back - back.mean(axis=axes, keepdims=True) if node.centred else back",
+        "return back - mean(back) if node.centred else back",
         "return back",
         PASSES,
     ),
     of_back(
         "back: keys for queries",
-        "found = by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q",
-        "found = by_logits @ q, np.swapaxes(by_logits, -1, -2) @ k",
+        "found = [by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q",
+        "found = [by_logits @ q, np.swapaxes(by_logits, -1, -2) @ k",
         PASSES,
     ),
     of_back(
@@ -171,8 +171,8 @@ MUTANTS = (
     ),
     of_back(
         "back: equal maxima each whole",
-        "largest / largest.sum(axis=-2, keepdims=True)",
-        "largest * 2.0",
+        "(largest / count)",
+        "(largest * 2.0)",
         PASSES,
     ),
     of_back(

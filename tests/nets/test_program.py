@@ -84,16 +84,17 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
 
 
 CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in every(s)]
+# At 64 and 128 their kernels fluctuate so much that what 1/n² may leave is 10 to 17 % of the NTK.
+WIDE = [("gelu", "heads that grow"), ("gelu", "shared numbers"), ("relu", "shared numbers")]
 
 
 @pytest.mark.parametrize(("sigma", "name"), few(CASES, every=10))
 def test_theory_and_ensembles_agree_at_two_widths(sigma: str, name: str) -> None:
-    x = RNG.normal(size=(3, 6, 2))
-    theory = sw.predict(network(sigma, name), x)
+    net, x = network(sigma, name), np.random.default_rng(8).normal(size=(3, 6, 2))
+    theory = sw.predict(net, x)
     wrong = theory.assign(ntk=1.2 * theory.ntk)
-    ensemble = sw.measure(
-        network(sigma, name), x, networks=600, widths=[64, 128], seed=2, progress=False
-    )
+    networks, widths = (1500, (128, 256)) if (sigma, name) in WIDE else (600, (64, 128))
+    ensemble = sw.measure(net, x, networks=networks, widths=widths, seed=2, progress=False)
     assert sw.compare(theory, ensemble).passed
     assert not sw.compare(wrong, ensemble).passed
 

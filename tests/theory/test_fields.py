@@ -49,6 +49,38 @@ def test_means_count_in_norms_of_tied_layers() -> None:
     np.testing.assert_allclose(flow.Theta[0], Theta, rtol=1e-11)
 
 
+TWICE = sw.Shared(sw.Conv((3, 2)), "gelu", sw.LayerNorm(0.1))
+DEPTH = sw.Conv(3), sw.Shared(sw.Skip("relu", sw.Conv(3, padding="circular")), times=3), "tanh"
+NEEDED = {  # how many pairs of positions two inputs have at most, of 5 x 6
+    "flat": ((*DEPTH, sw.Flatten()), 30),
+    "rows alone": ((*DEPTH, sw.AvgPool((1, 6)), sw.Dense(), "relu", sw.Flatten()), 5 * 6 * 6),
+    "halves of rows": (
+        (
+            sw.Parallel([sw.Take([0, 2, 4], 1), TWICE], [sw.Take([1, 5, 3], 1), TWICE], factors=(1, 0.7)),
+            *(sw.Dense(), "tanh", sw.Flatten()),
+        ),
+        5 * 6 * 6,
+    ),
+    "rows after rows": (
+        (sw.Parallel([TWICE], [sw.Take([1, 0], 0), TWICE], join="positions"), sw.Dense(), "relu", sw.Flatten()),
+        7 * 7 * 6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_fields_of_the_same_weights_meet_where_something_takes_them_together(name: str) -> None:
+    layers, most = NEEDED[name]
+    net = sw.Network(*layers, sw.Dense(1), input_shape=SHAPES["plane"], width=8, **RATES)
+    assert net.program.links
+    x = RNG.normal(size=(3, *net.input_shape))
+    assert _passing.Passing.of(net, x, (net.depth,), ntk=True).fields.labels_of_pair == most
+    flow = kernel_flow(net, x, layers=[net.depth])
+    K, Theta = by_matrices(net.program, x)[net.program.layers[-1]]
+    np.testing.assert_allclose(flow.K[0], K, rtol=1e-11)
+    np.testing.assert_allclose(flow.Theta[0], Theta, rtol=1e-11)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_layer_with_positions_has_each_with_each(shape: str) -> None:
     net = network("tanh", "skips in a skip", shape)

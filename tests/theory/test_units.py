@@ -8,7 +8,7 @@ import pytest
 import scalewise as sw
 from grids import each
 from scalewise.nets._networks import precision
-from scalewise.networks._nodes import Attend
+from scalewise.networks._nodes import Attend, Norm
 from scalewise.theory.flow._attention import drawn_heads
 from scalewise.theory.flow._units import normals, rooted
 
@@ -108,35 +108,53 @@ def test_stated_errors_are_those_of_other_draws(places: int, monkeypatch) -> Non
     assert 0.6 < np.mean(pulls) < 3, pulls
 
 
-@each(("sigma", "causal", "power"), [(None, True, 0.5), (None, False, 1.0), ("relu", True, 0.5)])
-def test_heads_of_finite_size_are_those_of_drawn_heads(sigma, causal: bool, power: float) -> None:
+@each(
+    ("sigma", "causal", "power", "norm"),
+    [
+        (None, True, 0.5, None),
+        (None, False, 1.0, None),
+        ("relu", True, 0.5, None),
+        (None, True, 0.5, Norm((), 0.3, False)),
+        (None, False, 1.0, Norm((), 0.2, True)),
+        ("erf", True, 0.5, Norm((), 0.1, False)),
+    ],
+)
+def test_heads_of_finite_size_are_those_of_drawn_heads(sigma, causal, power, norm) -> None:
     """Tangents of queries, keys and values through automatic differentiation, head by head."""
     f = None if sigma is None else sw.activation(sigma)
-    node = Attend((0, 1, 2), 2, False, power, causal, f)
+    size = 2 if norm is None else 3
+    node = Attend((0, 1, 2), size, False, power, causal, f, norm)
     inputs, places, heads = 2, 3, 60_000
     root = RNG.normal(size=(6, 6, 6)) / 6**0.5
     blocks = [(A @ A.T).reshape(inputs, places, inputs, places).swapaxes(1, 2) for A in root]
     C, T = drawn_heads(node, tuple(blocks[:3]), tuple(blocks[3:]), (0, 0))
 
+    def normed(z):
+        if norm is None:
+            return z
+        z = z - z.mean(axis=1, keepdims=True) if norm.centred else z
+        return z / jnp.sqrt((z * z).mean(axis=1, keepdims=True) + norm.eps)
+
     def output(q, k, v):
-        logits = jnp.einsum("hasd,hatd->hast", q, k) / 2**power
+        q, k = normed(q), normed(k)
+        logits = jnp.einsum("hdas,hdat->hast", q, k) / size**power
         seen = np.tri(places, dtype=bool) if causal else np.ones((places, places), bool)
-        if sigma is None:
+        if f is None:
             p = jax.nn.softmax(jnp.where(seen, logits, -jnp.inf), axis=-1)
         else:
-            p = jax.nn.relu(logits) * seen
-        return jnp.einsum("hast,hatd->hasd", p, v)
+            p = f.traceable()(logits) * seen
+        return jnp.einsum("hast,hdat->hdas", p, v)
 
     def drawn(block):
         whole = block.swapaxes(1, 2).reshape(6, 6)
-        z = RNG.normal(size=(heads * 2, 6)) @ rooted(whole).T
-        return jnp.asarray(z.reshape(heads, 2, inputs, places).transpose(0, 2, 3, 1))
+        z = RNG.normal(size=(heads * size, 6)) @ rooted(whole).T
+        return jnp.asarray(z.reshape(heads, size, inputs, places))
 
     with precision("float64"):
         q, k, v, *moves = map(drawn, blocks)
         value, moved = jax.jvp(output, (q, k, v), tuple(moves))
         for want, got in ((value, C), (moved, T)):
-            want = np.asarray(want).transpose(0, 3, 1, 2).reshape(heads * 2, 6)
+            want = np.asarray(want).reshape(heads * size, 6)
             parts = np.einsum("hs,ht->hst", want, want).reshape(40, -1, 6, 6).mean(axis=1)
             mean, error = parts.mean(axis=0), parts.std(axis=0, ddof=1) / 40**0.5
             got = got.swapaxes(1, 2).reshape(6, 6)

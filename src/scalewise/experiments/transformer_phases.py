@@ -255,7 +255,8 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     left.plot(w, dataset.line, color=COLORS[1], lw=2.0, label="χ = 1")
     log_axes(left, "x")
     left.set(xlabel="w, variance of the hidden layer", ylabel="a, strength of attention")
-    left.set(title="post-norm: where positions end", ylim=(a[0], a[-1]))
+    half = (a[1] - a[0]) / 2  # of a cell
+    left.set(title="post-norm: where positions end", ylim=(max(a[0] - half, 0.0), a[-1] + half))
     left.legend(loc="lower right", labelcolor=INK)
     left.grid(visible=False)
     blocks = dataset.block.values[1:]

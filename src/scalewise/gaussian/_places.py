@@ -113,6 +113,11 @@ class Places:
         if not self.positions:
             return values[..., self.columns]
         lead = values.ndim
+        if all(self.crossed):
+            own = _of(values, self.columns, self.beyond)
+            inputs = (1,) * self.by_rows + (own.shape[lead - 1],)
+            shape = *own.shape[: lead - 1], *inputs, *(1,) * len(self.positions), *self.beyond
+            return own.reshape(shape)
         own = self.shifted(_of(values, self.columns, self.beyond), lead)
         if not any(self.crossed):
             shape = (*own.shape[: lead - 1], 1, *own.shape[lead - 1 :])

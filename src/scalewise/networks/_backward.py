@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from scalewise.activations import Activation
-from scalewise.networks._forward import attention, gathered, normed, places_seen
+from scalewise.networks._forward import (
+    among,
+    attention,
+    logits_of,
+    mean_of,
+    normed,
+    places_seen,
+)
 from scalewise.networks._nodes import (
     Attend,
     Concat,
@@ -119,7 +126,7 @@ def backward(
     if isinstance(node, Pointwise):
         return [delta * slope(node.sigma, 1)(below[0])]
     if isinstance(node, Norm):
-        return [_of_norm(node, below[0], delta)]
+        return [_of_norm(node, below[0], delta, *below[1:])]
     if isinstance(node, Sum):
         return [factor * delta for factor in node.factors]
     if isinstance(node, Product):
@@ -137,9 +144,10 @@ def backward(
     if isinstance(node, Attend):
         return _of_heads(node, below, delta, slope)
     if isinstance(node, Max):
-        seen, there = gathered(below[0], node.windows, size, np)
-        largest = (seen == field[..., None, :]) & there[..., None]
-        apart = delta[..., None, :] * (largest / largest.sum(axis=-2, keepdims=True))
+        seen, there = among(node, below, size, np)
+        largest = (seen == field[..., None, :]) & there
+        count = np.maximum(largest.sum(axis=-2, keepdims=True), 1)
+        apart = delta[..., None, :] * (largest / count)
         return [spread_back(apart, node.windows, size)]
     assert isinstance(node, Spread)
     return [_of_spread(node, delta, size)]
@@ -151,15 +159,21 @@ def _times(delta: Any, others: Sequence[Any]) -> Any:
     return delta
 
 
-def _of_norm(node: Norm, x: Any, delta: Any) -> Any:
+def _of_norm(node: Norm, x: Any, delta: Any, mask: Any = None) -> Any:
     shape = (*x.shape[:-1], node.groups, x.shape[-1] // node.groups)
-    axes = (*range(1, len(shape) - 2), len(shape) - 1) if node.joint else -1
-    groups, delta, y = (a.reshape(shape) for a in (x, delta, normed(node, x, np)))
+    groups, delta, y = (a.reshape(shape) for a in (x, delta, normed(node, x, np, mask)))
+    mean = mean_of(node, len(shape), mask)
     if node.centred:
-        groups = groups - groups.mean(axis=axes, keepdims=True)
-    root = np.sqrt((groups * groups).mean(axis=axes, keepdims=True) + node.eps)
-    back = (delta - y * (delta * y).mean(axis=axes, keepdims=True)) / root
-    return back - back.mean(axis=axes, keepdims=True) if node.centred else back
+        groups = groups - mean(groups)
+    root = np.sqrt(mean(groups * groups) + node.eps)
+    if mask is not None:  # who does not count is divided by what the others say, and says nothing
+        axes = (*range(1, len(shape) - 2), len(shape) - 1)
+        there = mask[..., None] / mask.sum(axis=axes[:-1], keepdims=True)[..., None] / shape[-1]
+        back = delta - there * y * (delta * y).sum(axis=axes, keepdims=True)
+        back = back - there * delta.sum(axis=axes, keepdims=True) * node.centred
+        return back / root
+    back = (delta - y * mean(delta * y)) / root
+    return back - mean(back) if node.centred else back
 
 
 def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> list[Any]:
@@ -168,7 +182,7 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
         for x in (*below[:3], delta)
     )
     mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
-    logits = q @ np.swapaxes(k, -1, -2) / node.size**node.power
+    logits = logits_of(node, q, k, np)
     p = attention(node, logits, np, lambda sigma: slope(sigma, 0), mask)
     by_p = d @ np.swapaxes(v, -1, -2)
     if node.sigma is None:
@@ -176,7 +190,11 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
     else:
         by_logits = by_p * attention(node, logits, np, lambda sigma: slope(sigma, 1), mask)
     by_logits = by_logits / node.size**node.power
-    found = by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q, np.swapaxes(p, -1, -2) @ d
+    found = [by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q, np.swapaxes(p, -1, -2) @ d]
+    if node.norm is not None:
+        hats = [normed(node.norm, x, np) for x in (q, k)]
+        slopes = by_logits @ hats[1], np.swapaxes(by_logits, -1, -2) @ hats[0]
+        found[:2] = (_of_norm(node.norm, x, s) for x, s in zip((q, k), slopes, strict=True))
     return [np.moveaxis(a, 1, 2) for a in found]
 
 

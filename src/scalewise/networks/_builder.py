@@ -14,13 +14,11 @@ from scalewise.networks._field import (
     combined,
     moved,
     need_alike,
-    need_all,
     need_positions,
     need_same_weights,
     sites,
     together,
 )
-from scalewise.networks._masks import Moved
 from scalewise.networks._nodes import (
     Attend,
     Concat,
@@ -43,6 +41,7 @@ from scalewise.networks._nodes import (
 )
 from scalewise.networks._program import Program
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
+from scalewise.networks._there import seen_by, shown
 
 
 class Layer(ABC):
@@ -110,7 +109,7 @@ class Builder:
         Args:
             shape: Positions along each axis, then features.
         """
-        self.inputs = self._add(Source(), Field(0, shape[:-1], shape[-1]))
+        self.inputs = self.put(Source(), Field(0, shape[:-1], shape[-1]))
         return self.inputs
 
     def draw(
@@ -141,9 +140,9 @@ class Builder:
             windows = tuple(Window(taps=size) for size in of.positions)
         elif windows is None:
             windows = (IDENTITY,) * len(of.positions)
-        of, mask = self._there(of, () if of.flat else windows)
-        node, positions = len(self.nodes), moved(self.name, of, windows)
-        mask = None if of.flat else mask
+        positions = moved(self.name, of, windows)
+        of, seen, mask = seen_by(self, of, windows)
+        node = len(self.nodes)
         made = Field(node, positions, channels or self.width, frozenset({node}), True, mask=mask)
         self.layers[node] = node
         if of.channels % groups or made.channels % groups:
@@ -151,16 +150,16 @@ class Builder:
                 f"{self.name} takes {of.channels} channels to {made.channels}, which do not divide into {groups} "
                 "groups. Choose widths that are multiples of their number."
             )
-        new = Draw((of.node,), windows, own or self.usual, groups, shared)
+        new = Draw((of.node,), seen, own or self.usual, groups, shared)
         told = [next(names) for names in self.again]
         if not told:
-            return self._add(new, made)
+            return self.put(new, made)
         first = told[-1]
         before = self.nodes[first]
         assert isinstance(before, Draw)
         known = before, self.fields[before.of[0]], self.fields[first]
         need_same_weights(self.name, known, (new, of, made))
-        return self._add(replace(new, again=first), replace(made, draws=frozenset({first})))
+        return self.put(replace(new, again=first), replace(made, draws=frozenset({first})))
 
     def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
         """Some layers, which have the same weights whenever they are built under this name.
@@ -198,7 +197,7 @@ class Builder:
         if of.parts:
             return self.join([self.apply(part, sigma) for part in of.parts])
         need_alike(self.name, of)
-        made = self._add(Pointwise((of.node,), sigma), replace(of, gaussian=False))
+        made = self.put(Pointwise((of.node,), sigma), replace(of, gaussian=False))
         return self._sampled(made) if of.draws and not of.gaussian else made
 
     def add(self, fields: Sequence[Field], factors: Sequence[float]) -> Field:
@@ -216,7 +215,7 @@ class Builder:
             self.layers[newest] = node
         known = self._covary(fields)
         made = replace(made, gaussian=made.gaussian and known)
-        made = self._add(Sum(tuple(f.node for f in fields), tuple(factors)), made)
+        made = self.put(Sum(tuple(f.node for f in fields), tuple(factors)), made)
         return made if known else self._sampled(made)
 
     def stack(self, fields: Sequence[Field], axis: int = 0) -> Field:
@@ -242,7 +241,7 @@ class Builder:
         positions = (*first.positions[:axis], length, *first.positions[axis + 1 :])
         known = self._covary(fields)
         made = replace(made, positions=positions, gaussian=made.gaussian and known)
-        made = self._add(Stack(tuple(f.node for f in fields), axis), made)
+        made = self.put(Stack(tuple(f.node for f in fields), axis), made)
         return made if known else self._sampled(made)
 
     def multiply(self, fields: Sequence[Field]) -> Field:
@@ -252,7 +251,7 @@ class Builder:
             fields: Of the same channels and positions.
         """
         made = replace(together(self.name, fields, "multiplies", "by"), gaussian=False)
-        made = self._add(Product(tuple(f.node for f in fields)), made)
+        made = self.put(Product(tuple(f.node for f in fields)), made)
         return self._sampled(made) if not apart(fields) else made
 
     def join(self, fields: Sequence[Field]) -> Field:
@@ -279,7 +278,7 @@ class Builder:
             parts=tuple(part for f in fields for part in f.parts or (f,)), alike=False, flat=first.flat,
         )  # fmt: skip
         shares = tuple(f.channels / channels for f in fields)
-        return self._add(Concat(tuple(f.node for f in fields), shares), made)
+        return self.put(Concat(tuple(f.node for f in fields), shares), made)
 
     def largest(self, of: Field, windows: tuple[Window, ...]) -> Field:
         """The largest number that a window sees.
@@ -290,9 +289,13 @@ class Builder:
         """
         need_positions(self.name, of)
         need_alike(self.name, of)
-        need_all(self.name, of)
-        made = replace(of, positions=moved(self.name, of, windows), gaussian=False, parts=())
-        made = self._add(Max((of.node,), windows), made)
+        positions = moved(self.name, of, windows)
+        seen, windows, mask = seen_by(self, of, windows)
+        read = (seen.node,)
+        if of.mask is not None and any(own.padding == "zero" for own in windows):
+            read = (of.node, of.mask)  # zeros would count
+        made = replace(of, positions=positions, gaussian=False, parts=(), mask=mask)
+        made = self.put(Max(read, windows), made)
         return self._sampled(made) if of.draws else made
 
     def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
@@ -304,9 +307,10 @@ class Builder:
             factor: Of the result.
         """
         need_positions(self.name, of)
-        of, mask = self._there(of, along)
-        made = replace(of, positions=moved(self.name, of, along), parts=(), mask=mask)
-        return self._add(Spread((of.node,), along, factor), made)
+        positions = moved(self.name, of, along)
+        of, along, mask = seen_by(self, of, along)
+        made = replace(of, positions=positions, parts=(), mask=mask)
+        return self.put(Spread((of.node,), along, factor), made)
 
     def attend(
         self,
@@ -317,6 +321,7 @@ class Builder:
         *,
         grows: bool,
         causal: bool,
+        norm: Norm | None = None,
     ) -> Field:
         """Averages of values over positions, by queries and keys, which random layers have just made.
 
@@ -327,6 +332,7 @@ class Builder:
             sigma: What acts on each logit; softmax for ``None``.
             grows: Whether heads grow with the width, and not their number.
             causal: Whether a position sees none behind it.
+            norm: Of queries and keys in each head, whose numbers do not grow.
         """
         queries, keys, values = fields
         if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
@@ -350,8 +356,8 @@ class Builder:
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma)
-        made = self._add(node, made)
+        node = Attend(tuple(of), size, grows, power, causal, sigma, norm)
+        made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)
         return replace(made, alike=grows)
@@ -374,7 +380,7 @@ class Builder:
         if of.draws or of.flat:
             raise ValueError(f"{self.name} reads the inputs. Put it before the first random layer.")
         own = of.positions if positions is None else positions
-        return self._add(Read((of.node,), make), replace(of, channels=features, positions=own))
+        return self.put(Read((of.node,), make), replace(of, channels=features, positions=own))
 
     def mix(self, of: Field, rows: Field) -> Field:
         """Positions mixed by a matrix of each input.
@@ -385,10 +391,10 @@ class Builder:
                 positions of what is made.
         """
         need_positions(self.name, of)
-        of, mask = self._there(of)
-        mask = mask if rows.positions == of.positions else None
+        of = shown(self, of)
+        mask = of.mask if rows.positions == of.positions else None
         made = replace(of, parts=(), positions=rows.positions, mask=mask)
-        return self._add(Mix((of.node, rows.node)), made)
+        return self.put(Mix((of.node, rows.node)), made)
 
     def weigh(self, of: Field, weights: Field) -> Field:
         """A number for each position of each input.
@@ -397,7 +403,7 @@ class Builder:
             of: What it multiplies.
             weights: The numbers: a field without weights, of one feature.
         """
-        return self._add(Weigh((of.node, weights.node)), replace(of, parts=()))
+        return self.put(Weigh((of.node, weights.node)), replace(of, parts=()))
 
     def drop(self, of: Field, keep: float) -> Field:
         """Numbers that are 0 by chance.
@@ -411,7 +417,7 @@ class Builder:
                 f"{self.name} stands behind random layers; of the inputs there are not as many channels as the "
                 "network is wide. Put it behind the first one."
             )
-        return self._add(Dropout((of.node,), keep), replace(of, gaussian=False, parts=()))
+        return self.put(Dropout((of.node,), keep), replace(of, gaussian=False, parts=()))
 
     def norm(
         self, of: Field, eps: float, *, centred: bool, joint: bool = False, groups: int = 1
@@ -430,8 +436,6 @@ class Builder:
                 f"{self.name} takes the channels of one position, and Flatten has made channels of all positions. "
                 "Put it before Flatten."
             )
-        if joint:
-            need_all(self.name, of)
         if of.channels < 2:
             raise ValueError(
                 f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
@@ -442,7 +446,8 @@ class Builder:
                 f"{self.name} has {of.channels} channels, which do not divide into {groups} groups of two or more. "
                 "Choose a width that is a multiple of their number."
             )
-        return self._add(Norm((of.node,), eps, centred, joint, groups), replace(of, parts=()))
+        read = (of.node,) if of.mask is None or not joint else (of.node, of.mask)
+        return self.put(Norm(read, eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
         """Some layers, one after the other.
@@ -489,32 +494,13 @@ class Builder:
         self.estimated.add(made.node)
         return made
 
-    def _there(self, of: Field, along: tuple[Taps | Matrix, ...] = ()) -> tuple[Field, int | None]:
-        """A field that is 0 at positions which a sample does not have; and its mask after a layer has moved it."""
-        if of.mask is None or (along and all(own.is_identity for own in along)):
-            return of, of.mask
-        shown = self.weigh(of, self.fields[of.mask])
-        windows = tuple(own for own in along if isinstance(own, Window))
-        matrices = tuple(own for own in along if isinstance(own, Matrix))
-        if len(windows) + len(matrices) < len(along) or any(
-            own.padding == "circular" for own in windows
-        ):
-            need_all(self.name, of)
-        if matrices and all(own.is_choice for own in matrices):
-            fixed = tuple(own for own in along if isinstance(own, Window | Matrix))
-            mask = Spread((of.mask,), fixed, 1.0)
-        elif matrices or all(own.stays for own in windows):
-            still = all(own.length(own.size) == own.size for own in matrices)
-            if not (still and all(own.stays for own in windows)):
-                need_all(self.name, of)
-            return shown, of.mask
-        else:
-            mask = Read((of.mask,), Moved(windows, of.positions))
-        if mask not in self.nodes:  # a mask is made once, however often it is needed
-            self._add(mask, Field(0, moved(self.name, of, along), 1))
-        return shown, self.nodes.index(mask)
+    def put(self, node: Node, made: Field) -> Field:
+        """A node as the next one.
 
-    def _add(self, node: Node, made: Field) -> Field:
+        Args:
+            node: Which.
+            made: What is known of its field, but for its number.
+        """
         made = replace(made, node=len(self.nodes))
         self.nodes.append(node)
         self.fields.append(made)

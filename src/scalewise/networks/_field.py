@@ -78,8 +78,8 @@ def need_all(name: str, of: Field) -> None:
     """Refuse a mask."""
     if of.mask is not None:
         raise ValueError(
-            f"{name} would see positions that a sample does not have, and is not known with a mask. Use "
-            "windows with zeros beyond the ends, a pool or attention, or samples of one length."
+            f"{name} takes what is beyond the end of a sample to its positions, and is not known with a mask. Let "
+            "zeros be there (padding='zero'), Resize all samples to one length before it, or give such samples."
         )
 
 

@@ -51,7 +51,7 @@ def forward(
     if isinstance(node, Pointwise):
         return function(node.sigma)(x)
     if isinstance(node, Norm):
-        return normed(node, x, xp)
+        return normed(node, x, xp, *below[1:])
     if isinstance(node, Sum):
         return sum(f * b for f, b in zip(node.factors, below, strict=True))
     if isinstance(node, Product):
@@ -72,20 +72,48 @@ def forward(
     if isinstance(node, Attend):
         return attended(node, below, xp, function)
     if isinstance(node, Max):
-        seen, there = gathered(x, node.windows, sizes, xp)
-        return xp.where(there[..., None], seen, -np.inf).max(axis=-2)
+        seen, there = among(node, below, sizes, xp)
+        largest = xp.where(there, seen, -np.inf).max(axis=-2)
+        return largest if len(below) == 1 else xp.where(there.any(axis=-2), largest, 0.0)
     assert isinstance(node, Spread)
     return node.factor * spread(x, node.along, sizes, xp)
 
 
-def normed(node: Norm, x: Any, xp: Any) -> Any:
+def among(node: Max, below: Sequence[Any], sizes: Sequence[int], xp: Any) -> tuple[Any, Any]:
+    """What windows see, (sample, *places, tap, channel), and of which of that the largest is taken, broadcast."""
+    seen, there = gathered(below[0], node.windows, sizes, xp)
+    there = there[..., None]
+    if len(below) > 1:
+        there = there & (gathered(below[1], node.windows, sizes, xp)[0] > 0)
+    return seen, there
+
+
+def normed(node: Norm, x: Any, xp: Any, mask: Any = None) -> Any:
     """Channels over their root mean square."""
     groups = x.reshape(*x.shape[:-1], node.groups, -1)
-    axes = (*range(1, groups.ndim - 2), groups.ndim - 1) if node.joint else -1
+    mean = mean_of(node, groups.ndim, mask)
     if node.centred:
-        groups = groups - groups.mean(axis=axes, keepdims=True)
-    square = (groups * groups).mean(axis=axes, keepdims=True)
-    return (groups / xp.sqrt(square + node.eps)).reshape(x.shape)
+        groups = groups - mean(groups)
+    return (groups / xp.sqrt(mean(groups * groups) + node.eps)).reshape(x.shape)
+
+
+def mean_of(node: Norm, ndim: int, mask: Any = None) -> Callable[[Any], Any]:
+    """The average of a norm, of arrays (sample, *positions, group, channel), with axes of length 1.
+
+    Args:
+        node: The norm.
+        ndim: Axes of such an array.
+        mask: (sample, *positions, 1), 1 at those that count; all for ``None``.
+    """
+    axes = (*range(1, ndim - 2), ndim - 1) if node.joint else -1
+    if mask is None:
+        return lambda values: values.mean(axis=axes, keepdims=True)
+    there = mask[..., None] / mask.sum(axis=axes[:-1], keepdims=True)[..., None]  # pyright: ignore
+    return lambda values: (
+        (there.astype(values.dtype) * values)
+        .mean(axis=-1, keepdims=True)
+        .sum(axis=axes, keepdims=True)
+    )
 
 
 def seen(node: Attend, shape: Sequence[int], mask: Any = None) -> Any:
@@ -106,6 +134,37 @@ def attention(
     return rising / rising.sum(axis=-1, keepdims=True)
 
 
+def logits_of(node: Attend, q: Any, k: Any, xp: Any) -> Any:
+    """Scaled logits (..., position, other position) of the queries and keys of heads, (..., position, channel)."""
+    if node.norm is not None:
+        q, k = (normed(node.norm, x, xp) for x in (q, k))
+    return q @ xp.swapaxes(k, -1, -2) / node.size**node.power
+
+
+def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
+    r"""How normed logits change with the channels of queries, and of keys: (..., position, other, channel) each.
+
+    $$\partial_{q_i}(\hat q\cdot\hat k)=(\hat k_i-\hat q_i\,\hat q\cdot\hat k/d)/r,
+      \qquad\hat q=(q-\langle q\rangle)/r,$$
+    times $d^{-\alpha}$, and likewise of keys.
+
+    Args:
+        node: Attention with a norm.
+        q: Queries of heads, (..., position, channel).
+        k: Keys likewise.
+        xp: NumPy or JAX's.
+    """
+    norm, d = node.norm, node.size
+    assert norm is not None
+    mean = mean_of(norm, 2)
+    centred = [x - mean(x) if norm.centred else x for x in (q, k)]
+    roots = [xp.sqrt(mean(x * x) + norm.eps) * float(d) ** node.power for x in centred]
+    q, k = (normed(norm, x, xp) for x in (q, k))
+    q, k, r, s = q[..., :, None, :], k[..., None, :, :], roots[0][..., :, None, :], roots[1]
+    both = (q * k).mean(axis=-1, keepdims=True)
+    return (k - q * both) / r, (q - k * both) / s[..., None, :, :]
+
+
 def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
     """Of queries, keys and values: all positions in one axis meanwhile."""
     q, k, v = (
@@ -113,8 +172,7 @@ def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
         for x in below[:3]
     )
     mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
-    logits = q @ xp.swapaxes(k, -1, -2) / node.size**node.power
-    p = attention(node, logits, xp, function, mask)
+    p = attention(node, logits_of(node, q, k, xp), xp, function, mask)
     return xp.moveaxis(p @ v, 1, 2).reshape(*below[0].shape[:-1], below[2].shape[-1])
 
 

@@ -37,9 +37,10 @@ def check_inputs(net: Network, x: Any) -> Float[np.ndarray, "sample *positions f
         raise ValueError(f"`x` has {what}, but the network takes {ours}. Change one of the two.")
     if not np.all(np.isfinite(array)):
         raise ValueError(not_finite("`x`", array))
-    for node in net.program.nodes:
-        if isinstance(node, Read) and node.of == (0,):
-            node.make(array, np)  # which refuses what it cannot read
+    read = {0: array}
+    for here, node in enumerate(net.program.nodes):
+        if isinstance(node, Read) and node.of[0] in read:
+            read[here] = node.make(read[node.of[0]], np)  # which refuses what it cannot read
     first = net.own(1)
     with np.errstate(over="ignore", under="ignore"):
         square = np.mean(array * array, axis=-1)

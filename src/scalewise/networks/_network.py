@@ -19,6 +19,7 @@ from scalewise.networks._laws import LawLike, law_of
 from scalewise.networks._layers import ByLayer, Widths, per_layer
 from scalewise.networks._nodes import HYPERPARAMETERS, Draw, Hyperparameters
 from scalewise.networks._program import Program
+from scalewise.networks._written import matrices, written
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._skip import Skip
 from scalewise.networks.layers._stack import Stacked
@@ -420,7 +421,9 @@ class Network:
             **{name: list(getattr(self, name)) for name in HYPERPARAMETERS},
         }
         if not self.is_perceptron:
-            told = {"layers": [repr(layer) for layer in self.layers], "width": self.width}
+            told = {"layers": [written(layer) for layer in self.layers], "width": self.width}
+            if given := list(dict.fromkeys(matrices(self.layers))):
+                told["matrices"] = [matrix.written for matrix in given]
             if not self.program.is_normal:
                 told["law"] = [law.name for law in self.program.laws]
             return found | told | {"input_shape": list(self.input_shape)}

@@ -220,7 +220,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Max:
-    """The largest number that a window sees, channel by channel; beyond the ends there is none."""
+    """The largest number that a window sees, channel by channel; beyond the ends there is none.
+
+    Args:
+        of: What is seen; and, if not all of it counts, a field without weights that is 1 where it does.
+        windows: One for each axis.
+    """
 
     of: tuple[int, ...]
     windows: tuple[Window, ...]
@@ -232,43 +237,11 @@ class Max:
 
 
 @dataclass(frozen=True)
-class Attend:
-    r"""Averages of values over positions: $\sum_tp(s,t)v(t)$ in each head, $p=\sigma(q(s)\cdot k(t)/d^\alpha)$.
-
-    Args:
-        of: Queries, keys and values; and, if not all are seen, a field without weights that is 1 at keys that are.
-        size: $d$, the channels of a head.
-        grows: Whether heads grow with the width, and not their number.
-        power: $\alpha$.
-        causal: Whether a position sees none behind it.
-        sigma: An activation, or ``None`` for softmax over $t$.
-    """
-
-    of: tuple[int, ...]
-    size: int
-    grows: bool
-    power: float
-    causal: bool
-    sigma: Activation | None = None
-
-    @property
-    def tied(self) -> bool:
-        """Whether queries are keys."""
-        return self.of[0] == self.of[1]
-
-    @property
-    def said(self) -> str:
-        """What a table of the network calls it."""
-        keys = "tied" if self.tied else "free"
-        return f"attention, heads of {self.size}, {keys} keys"
-
-
-@dataclass(frozen=True)
 class Norm:
     """Division by the root mean square over channels.
 
     Args:
-        of: What it reads.
+        of: What it reads; and, if not all positions count, a field without weights that is 1 at those that do.
         eps: Added to the mean square.
         centred: Whether the mean is subtracted first.
         joint: Whether both are over all positions, too, and not site by site.
@@ -287,6 +260,40 @@ class Norm:
         said = "layer norm" if self.centred else "RMS norm"
         said = f"norm of {self.groups} groups" if self.groups > 1 else said
         return f"{said}, all positions" if self.joint else said
+
+
+@dataclass(frozen=True)
+class Attend:
+    r"""Averages of values over positions: $\sum_tp(s,t)v(t)$ in each head, $p=\sigma(q(s)\cdot k(t)/d^\alpha)$.
+
+    Args:
+        of: Queries, keys and values; and, if not all are seen, a field without weights that is 1 at keys that are.
+        size: $d$, the channels of a head.
+        grows: Whether heads grow with the width, and not their number.
+        power: $\alpha$.
+        causal: Whether a position sees none behind it.
+        sigma: An activation, or ``None`` for softmax over $t$.
+        norm: Of the channels of every query and every key in each head, which reads nothing by itself.
+    """
+
+    of: tuple[int, ...]
+    size: int
+    grows: bool
+    power: float
+    causal: bool
+    sigma: Activation | None = None
+    norm: Norm | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Whether queries are keys."""
+        return self.of[0] == self.of[1]
+
+    @property
+    def said(self) -> str:
+        """What a table of the network calls it."""
+        keys = "tied" if self.tied else "free"
+        return f"attention, heads of {self.size}, {keys} keys{', normed' if self.norm else ''}"
 
 
 Node = (

@@ -207,9 +207,9 @@ class Program:
                     return None
             return below
         for here, there in self.by_lateness(one, other):
-            if isinstance(nodes[here], Sum | Norm):  # which are linear in what they read
+            if isinstance(nodes[here], Sum):  # which is linear in what it reads
                 return [(k, there) for k in nodes[here].of]
-            if isinstance(nodes[here], Weigh):
+            if isinstance(nodes[here], Norm | Weigh):
                 return [(nodes[here].of[0], there)]
         return None
 

@@ -8,11 +8,12 @@ $B_\tau[p,q]=1$ for $q=p\cdot\text{stride}+\tau\cdot\text{dilation}-\text{left}$
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +21,9 @@ from jaxtyping import Float
 from scalewise._readable import readable
 
 Padding = Literal["zero", "circular", "valid"]
+
+
+_MOST_WRITTEN = 10_000  # entries: some 300 kB of text
 
 
 class Piece(NamedTuple):
@@ -151,9 +155,43 @@ class Matrix:
     is_identity = False
     mixes = True
 
-    def _given(self) -> dict[str, int | str]:
+    def _given(self) -> dict[str, Any]:
         """As it is shown: its entries as a short fingerprint."""
-        return {"size": self.size, "entries": sha256(self.entries).hexdigest()[:12]}
+        return {"size": self.size, "entries": self.fingerprint}
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its entries, so that two of one size can be told apart."""
+        return sha256(self.entries).hexdigest()[:12]
+
+    @property
+    def written(self) -> str:
+        """Its entries as text that `read` reads; the fingerprint alone of more than 10,000 that are not 0."""
+        found: dict[str, Any] = self._given()
+        rows, columns = np.nonzero(self.array)
+        if len(rows) <= _MOST_WRITTEN:
+            found |= {"places": len(self.array), "rows": rows.tolist(), "columns": columns.tolist()}
+            found["values"] = self.array[rows, columns].tolist()
+        return json.dumps(found)
+
+    @classmethod
+    def read(cls, text: str) -> Matrix:
+        """What was written; all of its bits.
+
+        Raises:
+            ValueError: If the text is of no matrix, or of one that was too large.
+        """
+        try:
+            given = json.loads(text)
+            array = np.zeros((given["places"], given["size"]))
+            array[given["rows"], given["columns"]] = given["values"]
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise ValueError(
+                "A matrix is read from text such as `attrs['matrices']` of a result has, with all its entries; got "
+                f"{text[:60]!r}. Of more than {_MOST_WRITTEN:,} entries a result has the fingerprint alone: keep "
+                "the matrix beside it."
+            ) from None
+        return cls.of(array)
 
     @property
     def said(self) -> str:
@@ -164,6 +202,11 @@ class Matrix:
     def array(self) -> Float[np.ndarray, "place position"]:
         """The matrix itself."""
         return np.frombuffer(self.entries).reshape(-1, self.size)
+
+    @cached_property
+    def transposed(self) -> Float[np.ndarray, "position place"]:
+        """Its transpose, in a row."""
+        return np.ascontiguousarray(self.array.T)
 
     @property
     def is_choice(self) -> bool:

@@ -24,7 +24,10 @@ def matrix_of(given: Any) -> Matrix:
     """A square matrix of finite numbers as a value."""
     if isinstance(given, Matrix):
         return given
-    size = max(0, *(given.shape if hasattr(given, "shape") else (len(given),)))
+    if isinstance(given, str) and given.startswith("{"):
+        return Matrix.read(given)
+    shape = getattr(given, "shape", None)
+    size = max(0, *((len(given),) if shape is None else shape))
     if size > _MOST:
         raise ValueError(
             f"`adjacency` has {size:,} positions, and every one of them is paired with every other; at most "
@@ -55,7 +58,8 @@ class Aggregate(Layer):
 
     Args:
         adjacency: $A$, as an array or a sparse matrix of any library; at most 4096 positions. ``None`` for that of
-            each sample.
+            each sample. Results have it as text in ``attrs["matrices"]``, up to 10,000 entries that are not 0,
+            which is read here; of more they have its fingerprint alone.
         axis: Which axis of positions, counted from 0; from the last one if negative.
 
     Source: Kipf and Welling, arXiv:1609.02907; its kernels, Du et al., arXiv:1905.13192.
@@ -145,7 +149,8 @@ class Mask(Layer):
     """Samples of different length: the last feature of every position is 1 where a sample has it, else 0.
 
     Stands first, and takes that feature away. A sample is then known as if it stood alone: windows see zeros beyond
-    its end, pools and attention only the positions that it has. Positions that are not there may hold anything.
+    its end, or its other end if they are circular; pools, norms over positions and attention only the positions
+    that it has; `Resize` gives all samples one length. Positions that are not there may hold anything.
 
     Example:
         >>> import numpy as np, scalewise as sw

@@ -13,8 +13,10 @@ from scalewise.activations._catalogue import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
+from scalewise.networks._nodes import Norm
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
+from scalewise.networks.layers._norm import LayerNorm, RMSNorm
 
 
 @checked
@@ -43,6 +45,8 @@ class Attention(Layer):
         queries: Layers that the field passes before queries are made of it, such as ``[Take(0)]`` for one token.
         memory: Likewise before keys and values: what is seen. With either, attention is across two fields.
         function: ``"softmax"``, or an activation that acts on every logit.
+        qk_norm: `RMSNorm` or `LayerNorm` of every query and every key over the channels of its head, before the
+            logits; none for ``None``.
         C_b: Bias variance of the four random layers; that of the network for ``None``, like the others.
         C_W: Rescaled weight variance.
         lambda_b: Learning-rate factor of the biases.
@@ -52,7 +56,8 @@ class Attention(Layer):
     Raises:
         ValueError: If not exactly one of `size` and `heads` is given, or that limit does not exist.
 
-    Source: Hron et al., arXiv:2006.10540, in PDLT's parametrisation; heads of finite size derived.
+    Source: Hron et al., arXiv:2006.10540, in PDLT's parametrisation; heads of finite size derived. Norms of queries
+        and keys: Dehghani et al., arXiv:2302.05442.
 
     Example:
         >>> import scalewise as sw
@@ -72,6 +77,7 @@ class Attention(Layer):
     queries: Sequence[LayerLike] = ()
     memory: Sequence[LayerLike] = ()
     function: Literal["softmax"] | ActivationLike = "softmax"
+    qk_norm: LayerNorm | RMSNorm | None = None
     C_b: NotNegative | None = None
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
@@ -101,6 +107,17 @@ class Attention(Layer):
                 "number, in place of `size`."
             )
 
+        norm = self.qk_norm
+        if norm is not None and (not norm.eps or getattr(norm, "positions", False)):
+            raise ValueError(
+                "`qk_norm` is of the channels of one position, where there may be no signal. Give it an eps above "
+                "0, and no `positions`, as in Attention(size=8, qk_norm=RMSNorm())."
+            )
+        if norm is not None and self.size == 1:
+            raise ValueError(
+                "`qk_norm` leaves a sign of heads of one channel. Give heads a larger `size`."
+            )
+
     def at(self, C_b: float, C_W: float) -> Layer:
         """It has none that is known."""
         raise ValueError(
@@ -128,7 +145,18 @@ class Attention(Layer):
             )
         power = self.power or (0.5 if self.size else 1.0)
         sigma = None if self.function == "softmax" else activation(self.function)
+        norm = None if self.qk_norm is None else _norm_of(self.qk_norm)
+        if norm is not None and self.heads:  # heads that grow have norms that do not fluctuate
+            both = [queries] if self.tied else [queries, keys]
+            both = [build.norm(f, norm.eps, centred=norm.centred, groups=self.heads) for f in both]
+            queries, keys, norm = both[0], both[-1], None
+        fields = queries, keys, values
         made = build.attend(
-            (queries, keys, values), size, power, sigma, grows=self.size is None, causal=self.causal
+            fields, size, power, sigma, grows=self.size is None, causal=self.causal, norm=norm
         )
         return build.draw(made, own=own)
+
+
+def _norm_of(layer: LayerNorm | RMSNorm) -> Norm:
+    """The node, which reads nothing by itself."""
+    return Norm((), float(layer.eps), isinstance(layer, LayerNorm))

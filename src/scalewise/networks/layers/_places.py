@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,7 +12,8 @@ import numpy as np
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
-from scalewise.networks._field import Field, need_all
+from scalewise.networks._field import Field
+from scalewise.networks._masks import Resized, resized
 from scalewise.networks._nodes import Reading
 from scalewise.networks._sites import IDENTITY, Matrix
 from scalewise.networks.layers._dense import Sizes, own_of, per_axis
@@ -22,6 +24,8 @@ from scalewise.networks.layers._dense import Sizes, own_of, per_axis
 @readable
 class Resize(Layer):
     """Images of another size: the nearest position, or what lies linearly between two, along every axis.
+
+    Samples of different length all have this size afterwards.
 
     Args:
         shape: Positions afterwards, one number or one for each axis.
@@ -38,23 +42,18 @@ class Resize(Layer):
 
     def into(self, build: Builder, of: Field) -> Field:
         """One node."""
-        need_all(build.name, of)
+        shape = per_axis(build, of, self.shape)
+        if of.mask is not None:
+            make = Resized(shape, of.positions, self.method)
+            rows = build.read(build.fields[of.mask], make, math.prod(of.positions), shape)
+            return replace(build.mix(of, rows), mask=None)
         along = [
-            IDENTITY if size == wanted else Matrix.of(_resized(size, wanted, self.method))
-            for size, wanted in zip(of.positions, per_axis(build, of, self.shape), strict=True)
+            IDENTITY
+            if size == wanted
+            else Matrix.of(resized(np.arange(size), size, wanted, self.method))
+            for size, wanted in zip(of.positions, shape, strict=True)
         ]
         return build.spread(of, tuple(along), 1.0)
-
-
-def _resized(size: int, wanted: int, method: str) -> np.ndarray:
-    """Rows of weights: positions are cells of equal size, seen at their centres."""
-    if method == "nearest":
-        return np.eye(size)[(2 * np.arange(wanted) + 1) * size // (2 * wanted)]
-    centres = (np.arange(wanted) + 0.5) * size / wanted - 0.5
-    reach = max(1.0, size / wanted)
-    apart = np.abs(centres[:, None] - np.arange(size))
-    weights = np.maximum(0.0, 1 - apart / reach)
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 @checked

@@ -6,18 +6,24 @@ $$C=\langle pC_vp'^T\rangle,\qquad T=\langle pT_vp'^T\rangle+d^{-2\alpha}\big\la
 where $F[X]$ is the sum over $u,u'$ of $X_{uu'}$ with what a change of the logits of $u$ and of $u'$ makes of $C$,
 $$F[X]=p(X\circ C_v)p'^T-\big((pC_v)\circ(pX)\big)p'^T-p\big((C_vp'^T)\circ(Xp'^T)\big)+(pC_vp'^T)\circ(pXp'^T)$$
 for softmax, and $\sigma'(X\circ C_v)\sigma'^T$ for a function of each logit. Where heads grow, tangents do not move
-their weights.
+their weights. With a norm of queries and keys the logit of $s$ and $u$ changes with channel $i$ of the query by
+$a_i(s,u)$, and of the key by $b_i(s,u)$, so that what stands behind $T_v$ is
+$$\textstyle\sum_i\big\langle T_q\circ(D_iC_vD_i'^T)+F_i[T_k]\big\rangle,\quad D_i=p\circ(a_i-(p\circ a_i)11^T),$$
+with $F_i$ as $F$, but $p\circ b_i$ for the $p$ that stands beside $X$.
 
 Source: Hron et al., arXiv:2006.10540, for heads that grow; for finite heads derived.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import Places
-from scalewise.networks._forward import attention, seen
+from scalewise.networks._forward import attention, logits_of, seen, slopes_of_logits
 from scalewise.networks._nodes import Attend
 from scalewise.theory.flow._units import normals, rooted
 
@@ -84,48 +90,79 @@ def drawn_heads(
     """
     Kq, Kk, Kv = kernels
     inputs, places, size = len(Kq), max(Kq.shape[-1], Kk.shape[-1]), node.size
-    heads = int(np.clip(_WORK // (inputs * places) ** 2 // places, _FEWEST, _MOST))
+    channels = 1 if node.norm is None or tangents is None else size  # that are followed one by one
+    work = (inputs * places) ** 2 * places * channels
+    heads = int(np.clip(_WORK // work, _FEWEST, _MOST))
     keys_there = None if mask is None else mask[:, None, None]
-    scale = float(size) ** -node.power
     q, k = (_channels(K, heads * size, (*seed, side)) for side, K in enumerate((Kq, Kk)))
     C = np.zeros_like(Kq)
     T = None if tangents is None else np.zeros_like(Kq)
-    step = max(1, _AT_ONCE // max(1, inputs * places * max(places, size)))
+    step = max(1, _AT_ONCE // max(1, inputs * places * max(places * channels, size)))
     for start in range(0, heads, step):
         own = slice(start * size, min(heads, start + step) * size)
         Q, K = (np.moveaxis(v[..., own].reshape(*v.shape[:2], -1, size), 2, 1) for v in (q, k))
-        logits = scale * Q @ K.swapaxes(-1, -2)
+        logits = logits_of(node, Q, K, np)
         p = attention(node, logits, np, mask=keys_there)
         # What a change of the logits moves: by itself, of softmax, or by a function of each.
         moved = p
         if node.sigma is not None:
             there = seen(node, logits.shape[-2:], keys_there)
             moved = there * node.sigma.derivatives[1](logits)
+        of_logits = None if tangents is None else _changes(node, moved, Q, K)
         for a in range(inputs):
             for b in range(a, inputs):
                 C[a, b] += _sum(p[a] @ Kv[a, b] @ p[b].swapaxes(-1, -2))
-                if T is not None and tangents is not None:
-                    Tq, Tk, Tv = (t[a, b] for t in tangents)
-                    T[a, b] += _sum(p[a] @ Tv @ p[b].swapaxes(-1, -2))
-                    both, keys, queries = (
-                        moved[[a, b]], K[a] @ K[b].swapaxes(-1, -2), Q[a] @ Q[b].swapaxes(-1, -2)
-                    )  # fmt: skip
-                    by_keys = _changed(both, Kv[a, b], keys, node)
-                    by_queries = _changed(both, Kv[a, b], Tk, node) * queries
-                    T[a, b] += scale**2 * _sum(Tq * by_keys + by_queries)
+                if T is not None and tangents is not None and of_logits is not None:
+                    T[a, b] += _sum(p[a] @ tangents[2][a, b] @ p[b].swapaxes(-1, -2))
+                    T[a, b] += of_logits(a, b, Kv[a, b], tangents[0][a, b], tangents[1][a, b])
     return _whole(C / heads), None if T is None else _whole(T / heads)
 
 
-def _changed(p: np.ndarray, C: np.ndarray, X: np.ndarray, node: Attend) -> np.ndarray:
-    """F[X], head by head; p are slopes of a function of each logit."""
-    left, right = p[0], p[1].swapaxes(-1, -2)
+def _changes(node: Attend, p: np.ndarray, Q: np.ndarray, K: np.ndarray) -> Callable[..., Any]:
+    """What tangents of queries and keys give through the logits; p are the slopes of a function of each of these.
+
+    A function of two inputs, by their numbers, and of C_v, T_q and T_k between them.
+    """
+    softmax = node.sigma is None
+    if node.norm is None:
+        scale = float(node.size) ** -node.power
+
+        def plain(a: int, b: int, C: Any, Tq: Any, Tk: Any) -> Any:
+            both = p[[a, b]]
+            keys, queries = (X[a] @ X[b].swapaxes(-1, -2) for X in (K, Q))
+            found = Tq * _changed(both, both, C, keys, softmax=softmax)
+            found += _changed(both, both, C, Tk, softmax=softmax) * queries
+            return scale**2 * _sum(found)
+
+        return plain
+    # (input, head, channel, position, other)
+    by_query, by_key = (
+        p[:, :, None] * np.moveaxis(s, -1, 2) for s in slopes_of_logits(node, Q, K, np)
+    )
+    if softmax:
+        by_query -= p[:, :, None] * by_query.sum(axis=-1, keepdims=True)
+
+    def by_channels(a: int, b: int, C: Any, Tq: Any, Tk: Any) -> Any:
+        found = _sum(_sum(by_query[a] @ C @ by_query[b].swapaxes(-1, -2))) * Tq
+        own = _changed(by_key[[a, b]], p[[a, b], :, None], C, Tk, softmax=softmax)
+        return found + _sum(_sum(own))
+
+    return by_channels
+
+
+def _changed(
+    w: np.ndarray, p: np.ndarray, C: np.ndarray, X: np.ndarray, *, softmax: bool
+) -> np.ndarray:
+    """F[X], head by head, with w for the p that stands beside X."""
+    left, right = w[0], w[1].swapaxes(-1, -2)
     found = left @ (X * C) @ right
-    if node.sigma is not None:
+    if not softmax:
         return found
-    pC, pX = left @ C, left @ X
+    pC, Cp = p[0] @ C, C @ p[1].swapaxes(-1, -2)
+    pX = left @ X
     found -= (pC * pX) @ right
-    found -= left @ ((C @ right) * (X @ right))
-    return found + (pC @ right) * (pX @ right)
+    found -= left @ (Cp * (X @ right))
+    return found + (p[0] @ Cp) * (pX @ right)
 
 
 def _channels(K: Blocks | Keys, count: int, seed: tuple[int, ...]) -> np.ndarray:

@@ -45,6 +45,24 @@ class Fields(Rules):
             found.setdefault(max(link), []).append(link)
         return found
 
+    @cached_property
+    def _links_until(self) -> dict[int, list[tuple[int, int]]]:
+        """The same pairs by the last node that needs them; those of channels that are drawn stay."""
+        program = self.program
+        until = {link: max(link) for link in program.links}
+        for link in program.links:
+            for one, other in program.needs(*link) or ():
+                need = min(one, other), max(one, other)
+                if need in until:
+                    until[need] = max(until[need], max(link))
+        for here, node in enumerate(program.nodes):
+            if isinstance(node, Sum | Stack) and here not in program.estimated | program.fixed:
+                until |= dict.fromkeys(program.bound(node.of), here)
+        found: dict[int, list[tuple[int, int]]] = {}
+        for link, here in until.items() if not program.sampled else ():
+            found.setdefault(here, []).append(link)
+        return found
+
     def along(
         self,
         rows: Inputs,
@@ -82,6 +100,9 @@ class Fields(Rules):
                     links[one, other] = linked(self, one, other, kept, links, at, units)
             if sampled and isinstance(node, Draw):
                 self._add_drawn(units, here, found, links, shapes)
+            for one, other in self._links_until.get(here, ()):
+                for link in ((one, other), (other, one)):
+                    self.arrays.give(*links.pop(link) or ())
             for k, free in zip(node.of, spare, strict=True):
                 if free:
                     kept.pop(k, None)

@@ -86,10 +86,11 @@ def linked(
     if isinstance(node, Weigh):
         below = found(node.of[0], other) if here == one else found(one, node.of[0])
         return _weighed(rules, node, below, at, left=here == one)
-    parts = [found(k, other) if here == one else found(one, k) for k in node.of]
     if isinstance(node, Norm):
+        below = found(node.of[0], other) if here == one else found(one, node.of[0])
         mean = rules.mean(other if here == one else one)
-        return _normed(rules, here, mean, parts[0], at, left=here == one)
+        return _normed(rules, here, mean, below, at, left=here == one)
+    parts = [found(k, other) if here == one else found(one, k) for k in node.of]
     assert isinstance(node, Sum)
     return _summed(rules, node.factors, parts)
 

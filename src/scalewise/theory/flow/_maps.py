@@ -26,20 +26,25 @@ class NormMap:
         K: $C_{aa}$ of each label, with the square of its mean.
         node: What kind of norm.
         mean: Of each label; ``None`` for 0.
-        sites: How many labels an input has.
+        there: 1 at each label that counts, 0 at others, (input, label).
     """
 
     def __init__(
-        self, K: Float[np.ndarray, " label"], node: Norm, mean: Mean = None, sites: int = 1
+        self,
+        K: Float[np.ndarray, " label"],
+        node: Norm,
+        mean: Mean,
+        there: Float[np.ndarray, "input site"],
     ) -> None:
         self.K, self._before = K, mean if node.centred else None
+        self._shares = there / there.sum(axis=1, keepdims=True)
         square = K
         if self._before is not None:
-            subtracted = self._averaged(self._before, sites) if node.joint else self._before
+            subtracted = self._averaged(self._before) if node.joint else self._before
             self._left = self._before - subtracted
             square = np.maximum(K - self._before**2 + self._left**2, 0.0)
         if node.joint:
-            square = self._averaged(square, sites)
+            square = self._averaged(square)
         if node.eps == 0.0 and not square.all():
             raise ValueError(
                 "`x` leaves a site of a norm without any signal, and its eps is 0, so it would divide by 0. Give "
@@ -49,8 +54,9 @@ class NormMap:
         after = mean if self._before is None else self._left if node.joint else None
         self.mean: Mean = None if after is None else after * self._inverse_root
 
-    def _averaged(self, values: np.ndarray, sites: int) -> np.ndarray:
-        return np.repeat(values.reshape(-1, sites).mean(axis=1), sites)
+    def _averaged(self, values: np.ndarray) -> np.ndarray:
+        of_inputs = (values.reshape(self._shares.shape) * self._shares).sum(axis=1)
+        return np.repeat(of_inputs, self._shares.shape[1])
 
     def apply(self, at: Places, C: Tile, T: Tile | None) -> None:
         """Both covariances, in place."""
@@ -82,9 +88,9 @@ class NormMap:
 def map_of(
     node: Pointwise | Norm,
     K: Float[np.ndarray, " label"],
-    mean: Mean = None,
+    mean: Mean,
+    there: Float[np.ndarray, "input site"],
     *,
-    sites: int,
     slope: bool,
 ) -> KernelMap | NormMap:
     """The map of a node.
@@ -93,9 +99,9 @@ def map_of(
         node: An activation or a norm.
         K: Variances of the labels before it, their means included.
         mean: Means of the labels before it; ``None`` for 0.
-        sites: How many labels an input has.
+        there: 1 at each label that a norm over positions counts, 0 at others.
         slope: Whether the NTK will be asked for.
     """
     if isinstance(node, Norm):
-        return NormMap(K, node, mean, sites)
+        return NormMap(K, node, mean, there)
     return kernel_map(node.sigma, K, slope=slope)

@@ -5,7 +5,7 @@ Also which pairs of positions are needed at all: only equal ones, unless somethi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 import numpy as np
@@ -30,12 +30,14 @@ def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> l
     nodes, sizes = program.nodes, program.positions
     if not any(sizes):
         return [()] * len(nodes)
-    # Channels are drawn at all labels at once, and different fields are paired at all of theirs.
-    if program.estimated or program.links:
+    if program.estimated:  # channels are drawn at all labels at once
         return [(True,) * len(size) for size in sizes]
     needed = [[False] * len(size) for size in sizes]
     for node in each:
         needed[node] = [True] * len(sizes[node])
+    for link in program.links:
+        for node, axis in _apart(program, *link):
+            needed[node][axis] |= sizes[node][axis] > 1
     before = None
     while before != needed:
         before = [list(row) for row in needed]
@@ -53,10 +55,24 @@ def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> l
                 for axis, size in enumerate(sizes[here]):
                     alone = sizes[below][axis] == 1
                     needed[here][axis] |= size > 1 and (needed[below][axis] or alone)
+        for one, other in program.links:  # both fields of a pair alike
+            for axis, both in enumerate(zip(needed[one], needed[other], strict=True)):
+                needed[one][axis] = needed[other][axis] = any(both)
     return [
         tuple(each or size == 1 for each, size in zip(row, sizes[here], strict=True))
         for here, row in enumerate(needed)
     ]
+
+
+def _apart(program: Program, one: int, other: int) -> Iterator[tuple[int, int]]:
+    """Nodes and their axes along which two fields have different positions, or get them from different ones."""
+    nodes, sizes = program.nodes, program.positions
+    a, b = nodes[one], nodes[other]
+    for axis, both in enumerate(zip(sizes[one], sizes[other], strict=True)):
+        if both[0] != both[1]:
+            yield from ((one, axis), (other, axis))
+        if isinstance(a, Spread) and isinstance(b, Spread) and a.along[axis] != b.along[axis]:
+            yield from ((a.of[0], axis), (b.of[0], axis))
 
 
 def axes_of(at: Places) -> list[tuple[int, int | None]]:
@@ -97,10 +113,11 @@ def mixed(A: np.ndarray, own: Taps | Matrix, axes: tuple[int, ...], out: np.ndar
     size = A.shape[axes[0]]
     if isinstance(own, Matrix):
         if axes[0] == A.ndim - 1 and A.flags.c_contiguous and out.flags.c_contiguous:
-            np.matmul(A.reshape(-1, size), own.array.T, out=out.reshape(-1, out.shape[-1]))
+            np.matmul(A.reshape(-1, size), own.transposed, out=out.reshape(-1, out.shape[-1]))
             return
-        moved, target = (np.moveaxis(values, axes[0], -2) for values in (A, out))
-        np.matmul(own.array, moved, out=target)
+        if axes[0] != A.ndim - 2:
+            A, out = (np.moveaxis(values, axes[0], -2) for values in (A, out))
+        np.matmul(own.array, A, out=out)
         return
     if own.covers(size):
         A.sum(axis=axes[0], keepdims=True, out=out)

@@ -11,6 +11,7 @@ import numpy as np
 
 from scalewise.gaussian import KernelMap
 
+_SMALLER = 16  # times
 _BLOCK = 4  # arrays: what a chain of layers needs at once
 
 
@@ -27,30 +28,35 @@ class Pair(NamedTuple):
     def scaled(self, factor: float) -> Pair:
         """Both times a number, in place."""
         for tile in self:
-            if tile is not None:
+            if tile is not None and factor != 1.0:
                 tile *= factor
         return self
 
 
 @dataclass
 class Room:
-    """Flat arrays of one size, handed out and taken back: fresh ones would cost page faults on every tile.
+    """Flat arrays of a few sizes, handed out and taken back: fresh ones would cost page faults on every tile.
 
-    They are cut out of blocks: the larger a block is, the larger the pages that the system hands out.
+    They are cut out of blocks: the larger a block is, the larger the pages that the system hands out. Who needs a
+    sixteenth of one gets a smaller one.
     """
 
     size: int
-    free: list[np.ndarray] = field(default_factory=list)
+    free: dict[int, list[np.ndarray]] = field(default_factory=dict)
     rows: dict[int, np.ndarray] = field(default_factory=dict)
     scratch: list[np.ndarray] = field(default_factory=list)
     shaped: dict[tuple[int, ...], list[np.ndarray]] = field(default_factory=dict)
 
     def take(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array of a shape; what is in it means nothing."""
-        if not self.free:
-            self.free = list(np.empty((_BLOCK, self.size)))
-            self.rows |= {_address(row): row for row in self.free}
-        return self.free.pop()[: math.prod(shape)].reshape(shape)
+        count, size = math.prod(shape), self.size
+        while 0 < count <= size // _SMALLER:
+            size //= _SMALLER
+        free = self.free.setdefault(size, [])
+        if not free:
+            free += list(np.empty((_BLOCK, size)))
+            self.rows |= {_address(row): row for row in free}
+        return free.pop()[:count].reshape(shape)
 
     def work(self, shape: tuple[int, ...]) -> list[np.ndarray]:
         """Arrays for who is done with them at once."""
@@ -62,7 +68,10 @@ class Room:
 
     def give(self, *arrays: np.ndarray | None) -> None:
         """Take back arrays that nobody reads any more."""
-        self.free += [self.rows[_address(array)] for array in arrays if array is not None]
+        for array in arrays:
+            if array is not None:
+                row = self.rows[_address(array)]
+                self.free[len(row)].append(row)
 
 
 def _address(array: np.ndarray) -> int:

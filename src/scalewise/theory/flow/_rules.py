@@ -245,8 +245,10 @@ class Rules:
                 np.multiply(C, own.lambda_W / taps, out=T)
             else:
                 T *= own.C_W / taps
-                share = self.arrays.work(C.shape)[0]
-                np.multiply(C, own.lambda_W / taps, out=share)
+                share = C
+                if own.lambda_W != taps:
+                    share = self.arrays.work(C.shape)[0]
+                    np.multiply(C, own.lambda_W / taps, out=share)
                 T += share
             if own.lambda_b:
                 T += own.lambda_b
@@ -334,8 +336,10 @@ class Rules:
             return Mixing.attending(variances, node, mask)
         assert isinstance(node, Pointwise | Norm)
         mean = self.mean(node.of[0]) if isinstance(node, Norm) else None
-        sites = math.prod(self.program.positions[here])
-        return map_of(node, variances, mean, sites=sites, slope=self.ntk)
+        there = np.ones((len(self.x), math.prod(self.program.positions[here])))
+        if len(node.of) > 1:
+            there = self.fixed[node.of[1]].reshape(there.shape)
+        return map_of(node, variances, mean, there, slope=self.ntk)
 
     def multiplied(self, below: list[Pair], spare: list[bool]) -> Pair:
         """A product of independent fields: of two after another, so that T goes through all."""

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from scalewise.networks._forward import forward, gathered
+from scalewise.networks._forward import among, forward, mean_of
 from scalewise.networks._nodes import (
     Draw,
     Dropout,
@@ -281,10 +281,11 @@ def _chained(
     if isinstance(node, Pointwise):
         return _summed([(node.sigma.derivatives[1](below[0]), slopes[0])])
     if isinstance(node, Norm):
-        axes = tuple(range(1, below[0].ndim)) if node.joint else -1
-        x = below[0] - (below[0].mean(axis=axes, keepdims=True) if node.centred else 0.0)
-        factor = 1 / np.sqrt((x * x).mean(axis=axes, keepdims=True) + node.eps)
-        return _summed([(factor, slopes[0])])
+        x = below[0][..., None, :]  # all channels are one group
+        mean = mean_of(node, x.ndim, *below[1:])
+        x = x - (mean(x) if node.centred else 0.0)
+        factor = 1 / np.sqrt(mean(x * x) + node.eps)
+        return _summed([(factor[..., 0, :], slopes[0])])
     if isinstance(node, Sum):
         return _summed([(f, own) for f, own in zip(node.factors, slopes, strict=True)])
     if isinstance(node, Weigh):
@@ -300,8 +301,8 @@ def _chained(
             parts.append((others, own))
         return _summed(parts)
     if isinstance(node, Max):
-        seen, there = gathered(below[0], node.windows, sizes, np)
-        largest = np.where(there[..., None], seen, -np.inf).argmax(axis=-2)
+        seen, there = among(node, below, sizes, np)
+        largest = np.where(there, seen, -np.inf).argmax(axis=-2)
         return _moved(slopes[0], node.windows, sizes, lambda tap: largest == tap)
     assert isinstance(node, Spread)
     return _moved(slopes[0], node.along, sizes, lambda tap: np.full(1, node.factor))

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import seen
+from scalewise.networks._forward import logits_of, seen, slopes_of_logits
 from scalewise.networks._nodes import Attend
 from scalewise.theory.order._particles import Particles
 
@@ -44,14 +44,20 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
         for x in (made.fields[i] for i in given)
     )  # (head, sample, position, channel)
     scale = node.size**-node.power
-    p, W = _weights(made, node, q @ jnp.swapaxes(k, -1, -2) * scale, v)
+    p, W = _weights(made, node, logits_of(node, q, k, jnp), v)
     w = made.shares(here).reshape(len(q), node.size).sum(axis=1)
     T = [tangents(k, k).reshape(*q.shape[1:3], *q.shape[1:3]) for k in given]
-    J = scale * jnp.einsum("hasci,haie->hasce", W, k)
-    share, q = w / node.size, scale * q
+    share = w / node.size
+    if node.norm is None:
+        J, q = scale * jnp.einsum("hasci,haie->hasce", W, k), scale * q
+        square = jnp.einsum("hase,hbte->hasbt", q, q) * share[:, None, None, None, None]
+        second = jnp.einsum("hasbt,hasci,aibj,hbtcj->asbt", square, W, T[1], W, optimize=True)
+    else:
+        by_query, by_key = slopes_of_logits(node, q, k, jnp)
+        J = jnp.einsum("hasci,hasie->hasce", W, by_query)
+        U = W[..., None] * by_key[:, :, :, None]
+        second = jnp.einsum("hascie,aibj,hbtcje,h->asbt", U, T[1], U, share, optimize=True)
     first = jnp.einsum("hasce,hbtce,h->asbt", J, J, share) * T[0]
-    square = jnp.einsum("hase,hbte->hasbt", q, q) * share[:, None, None, None, None]
-    second = jnp.einsum("hasbt,hasci,aibj,hbtcj->asbt", square, W, T[1], W, optimize=True)
     third = jnp.einsum("hasi,aibj,hbtj,h->asbt", p, T[2], p, w, optimize=True)
     return (first + second + third).reshape(made.labels(here), -1)
 

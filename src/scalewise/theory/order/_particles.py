@@ -248,10 +248,11 @@ class Particles:
         """
         shares = self.shares(node.of[0], weights)
         found = (values * shares).sum(axis=-1, keepdims=True)
-        axes = tuple(
-            range(values.ndim - len(self.program.positions[node.of[0]]) - 1, values.ndim - 1)
-        )
-        return found.mean(axis=axes, keepdims=True) if node.joint else found
+        if not node.joint:
+            return found
+        axes = tuple(range(-len(self.program.positions[node.of[0]]) - 1, -1))
+        there = self.fields[node.of[1]] if len(node.of) > 1 else jnp.ones_like(found)
+        return (found * there).sum(axis=axes, keepdims=True) / there.sum(axis=axes, keepdims=True)
 
     def _attended(self, here: int, node: Attend, below: Sequence[Any]) -> Any:
         """By heads that grow: every head has all channels of its law, and logits are averages over them."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import gathered
+from scalewise.networks._forward import among
 from scalewise.networks._nodes import (
     Attend,
     Concat,
@@ -91,8 +91,8 @@ class UnitSlopes:
         if isinstance(node, Product):
             return _summed([(_product(below, k), own) for k, own in enumerate(slopes)])
         if isinstance(node, Max):
-            seen, there = gathered(below[0], node.windows, sizes, jnp)
-            largest = jnp.where(there[..., None], seen, -jnp.inf).argmax(axis=-2)
+            seen, there = among(node, below, sizes, jnp)
+            largest = jnp.where(there, seen, -jnp.inf).argmax(axis=-2)
             return _moved(slopes[0], node.windows, sizes, largest)
         if isinstance(node, Spread):
             return _summed([(node.factor, _moved(slopes[0], node.along, sizes))])

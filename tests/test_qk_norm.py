@@ -1,0 +1,117 @@
+"""Golden and agreement: attention whose queries and keys are normed in each head."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from architectures import RATES
+from grids import few
+from scalewise.nets import empirical_ntk, init_weights
+from scalewise.training._one_network import tangents_of
+
+RNG = np.random.default_rng(17)
+X = RNG.normal(size=(3, 5, 2))
+TAIL = "tanh", sw.GlobalAvgPool(), sw.Dense(1)
+NORMS = {"rms": sw.RMSNorm(0.2), "layer": sw.LayerNorm(0.1)}
+HEADS = {
+    **{name: sw.Attention(size=4, qk_norm=norm, C_W=3.0) for name, norm in NORMS.items()},
+    "causal, of logits": sw.Attention(size=4, qk_norm=NORMS["rms"], causal=True, function="erf"),
+    "growing": sw.Attention(heads=2, tied=True, qk_norm=NORMS["layer"]),
+}
+
+
+def network(attention: sw.Attention, width: int = 64, shape=(5, 2)) -> sw.Network:
+    return sw.Network(sw.Dense(), attention, *TAIL, input_shape=shape, width=width, **RATES)
+
+
+def normed(z, norm):
+    mean = z.mean(axis=-1, keepdims=True) if isinstance(norm, sw.LayerNorm) else 0.0
+    return (z - mean) / jnp.sqrt(((z - mean) ** 2).mean(axis=-1, keepdims=True) + norm.eps)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_one_network_is_its_formula(name: str) -> None:
+    net = network(HEADS[name], 8)
+    parameters = init_weights(net, 1, dtype="float64")
+
+    def outputs(p):
+        def dense(k, z):
+            return z @ p.weights[k].T + p.biases[k]
+
+        z = dense(0, X)
+        q, k, v = (dense(1 + i, z).reshape(3, 5, 2, 4) for i in range(3))
+        logits = jnp.einsum("sphc,sqhc->shpq", normed(q, NORMS[name]), normed(k, NORMS[name])) / 2
+        o = jnp.einsum("shpq,sqhc->sphc", jax.nn.softmax(logits), v).reshape(3, 5, 8)
+        return dense(5, jnp.tanh(dense(4, o)).mean(axis=1))[:, 0]
+
+    with jax.enable_x64(True):
+        J = jax.jacrev(outputs)(parameters)
+    ntk = 0.0
+    for W, b in zip(*J, strict=True):
+        W, b = (np.asarray(a).reshape(3, *a.shape[1:]) for a in (W, b))
+        ntk = ntk + 0.9 / W.shape[-1] * np.einsum("sij,tij->st", W, W) + 0.4 * b @ b.T
+    for found in (empirical_ntk(net, parameters, X), tangents_of(net, parameters, X).ntk):
+        np.testing.assert_allclose(np.squeeze(found), ntk, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", few(HEADS, every=3))
+def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
+    theory = sw.predict(network(HEADS[name]), X)
+    wrong = theory.assign(ntk=1.2 * theory.ntk)
+    ensemble = sw.measure(
+        network(HEADS[name]), X, networks=600, widths=[64, 128], seed=2, progress=False
+    )
+    assert sw.compare(theory, ensemble).passed
+    assert not sw.compare(wrong, ensemble).passed
+
+
+def test_logits_of_heads_that_grow_are_correlations() -> None:
+    """By hand: the kernel of the queries over the roots of its diagonal."""
+    layers = (sw.Attention(heads=2, tied=True, qk_norm=sw.RMSNorm(0.2)), sw.Flatten(), sw.Dense(1))
+    net = sw.Network(*layers, input_shape=(5, 2), width=8, **RATES)
+    x = X[:1]
+    K = 0.1 + 1.3 * x[0] @ x[0].T / 2
+    root = np.sqrt(np.diagonal(K) + 0.2)
+    p = np.exp(K / np.outer(root, root))
+    p /= p.sum(axis=1, keepdims=True)
+    want = 0.1 + 1.3 * np.diagonal(0.1 + 1.3 * p @ K @ p.T).mean()
+    np.testing.assert_allclose(sw.predict(net, x).kernel.values[-1], want, rtol=1e-12)
+
+
+def test_a_query_times_a_number_is_the_same_query() -> None:
+    """Without eps nothing depends on the variance of queries and keys, and scores stay within their range."""
+    eps = sw.RMSNorm(1e-9)
+    large, small = (
+        sw.Network(
+            sw.Dense(), sw.Attention(size=3, qk_norm=eps), *TAIL, input_shape=(5, 2), width=12,
+            C_b=0, C_W=C_W,
+        )
+        for C_W in (1.0, 4.0)
+    )  # fmt: skip
+    found = [sw.predict(net, X, layers=5, observables="kernel") for net in (large, small)]
+    scale = 4.0**3  # of the layers that values pass
+    error = np.hypot(found[0].kernel_error * scale, found[1].kernel_error)
+    assert (np.abs(found[0].kernel * scale - found[1].kernel) < 5 * error).all()
+    assert found[1].kernel_error.max() < 0.01 * found[1].kernel.max()
+
+
+@pytest.mark.thorough("test_theory_and_ensembles_agree_at_two_widths")
+def test_order_1_over_n_is_that_of_drawn_networks() -> None:
+    net = network(sw.Attention(size=4, qk_norm=sw.RMSNorm(0.2)), 32, (2, 2))
+    asked = {"observables": ["kernel", "ntk_B"]}
+    theory = sw.predict(net, X[:1, :2], **asked)
+    ensemble = sw.measure(net, X[:1, :2], networks=6000, progress=False, **asked)
+    outcome = sw.compare(theory, ensemble)
+    assert outcome.passed, outcome
+    assert not sw.compare(theory.assign(ntk_B=1.3 * theory.ntk_B), ensemble).passed
+
+
+def test_norms_that_heads_cannot_have() -> None:
+    with pytest.raises(ValueError, match="eps above 0"):
+        sw.Attention(size=4, qk_norm=sw.RMSNorm(0))
+    with pytest.raises(ValueError, match="no `positions`"):
+        sw.Attention(size=4, qk_norm=sw.LayerNorm(positions=True))
+    with pytest.raises(ValueError, match="a sign of heads of one channel"):
+        sw.Attention(size=1, qk_norm=sw.RMSNorm())
