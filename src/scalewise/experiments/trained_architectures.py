@@ -44,7 +44,7 @@ TEXT = (
     "coefficient, n times what it has beyond infinite width over that coefficient, against 1/n: it ends in 1."
 )
 OUTCOMES = ("output_mean", "output_covariance", "ntk_change")
-CALLED = dict(zip(OUTCOMES, ("mean", "covariance", "NTK change"), strict=True))
+CALLED: dict[str, str] = dict(zip(OUTCOMES, ("mean", "covariance", "NTK change"), strict=True))
 OUTPUTS = 2
 _SHARE = 0.2  # of the largest rate at infinite width: narrow networks have larger NTKs
 _RING = Conv(3, padding="circular")
@@ -125,7 +125,7 @@ def made(name: str, activation: str) -> Network:
         "residual convolution": (_RING, Skip(s, _RING), s),
         "graph": (_PATH, Dense(), s, _PATH, Dense(), s),
     }
-    rates = {"C_b": 0.1, "C_W": C_W, "lambda_b": 0.5, "lambda_W": 1.0}
+    rates: dict[str, Any] = {"C_b": 0.1, "C_W": C_W, "lambda_b": 0.5, "lambda_W": 1.0}
     return Network(*layers[name], *_ENDS, input_shape=(3, 2), width=16, **rates)
 
 

@@ -4,11 +4,12 @@ Networks of one hidden layer are trained by gradient descent until they fit. A k
 near it at a training sample change sides while they are trained, and their speed jumps there, so that
 $$O_n-O_\infty=\frac{O^{\{1/2\}}}{\sqrt n}+O(1/n)\quad\text{(ReLU)},\qquad
   O_n-O_\infty=\frac{O^{\{1\}}}n+O(1/n^2)\quad\text{(smooth)}.$$
-A softplus of large $\beta$ is smooth, and nobody sees it at widths of $\beta^2$ or less.
+A softplus is smooth, and falls as tanh does.
 
 Shown: a mean output and an entry of the NTK's change, distance from infinite width against width; lines are the
-leading terms of the theory, no number in them fitted, points are trained networks.
-Look for: ReLU falls half as steeply; softplus comes onto its line from below.
+leading terms of the theory, no number in them fitted, points are trained networks. Dotted: the same terms and two
+more powers, which are fitted.
+Look for: points come onto their lines, and ReLU falls half as steeply.
 
 Source: PDLT (∞.117), (∞.154)-(∞.165); with a kink derived.
 """
@@ -39,11 +40,11 @@ TEXT = (
     "Networks of one hidden layer are trained by gradient descent. Shown is how far a mean output (left) and an "
     "entry of the change of the NTK (right) are from infinite width; lines are the leading terms of the theory, in "
     "which no number is fitted, points are trained networks. Neurons that training moves over the kink of ReLU "
-    "leave the power -1/2 of the width, smooth activations have the power -1. A steep softplus looks like ReLU "
-    "until the width is beyond the square of its steepness."
+    "leave the power -1/2 of the width, smooth activations have the power -1. Dotted curves add two more "
+    "powers, which are fitted: far from infinite width they count as much."
 )
 OUTCOMES = ("output_mean", "ntk_change")
-CALLED = dict(zip(OUTCOMES, ("mean output", "change of the NTK"), strict=True))
+CALLED: dict[str, str] = dict(zip(OUTCOMES, ("mean output", "change of the NTK"), strict=True))
 _SHARE = 0.2  # of the largest rate at infinite width: narrow networks have larger NTKs
 _FITTED = 3  # powers, the leading one and the next
 _WIDE = 64  # where slopes are read
@@ -91,7 +92,7 @@ def task() -> Task:
 
 def _cell(activation: str, *, config: Config) -> xr.Dataset:
     C_W = 1.4 if activation == "tanh" else 2.0
-    ends = {"input_dim": 3, "output_dim": 1}
+    ends: dict[str, Any] = {"input_dim": 3, "output_dim": 1}
     net = MLP(2, 64, activation, **ends, C_b=0.1, C_W=C_W, lambda_b=0.5)
     most = predict_training(net, task(), GradientDescent()).attrs["maximal_rate"]
     way = GradientDescent(_SHARE * most, steps=config.steps)
@@ -149,9 +150,23 @@ def leading_coefficient(
         sem: Its standard errors.
         first: The first.
     """
-    shapes = n[:, None] ** -(first * np.arange(1, _FITTED + 1)) / sem[:, None]
+    shapes = powers(n, first) / sem[:, None]
     covariance = np.linalg.inv(shapes.T @ shapes)
     return float((covariance @ shapes.T @ (beyond / sem))[0]), float(np.sqrt(covariance[0, 0]))
+
+
+def powers(n: np.ndarray, first: float) -> np.ndarray:
+    """Three powers of 1/n, over (width, power)."""
+    return n[:, None] ** -(first * np.arange(1, _FITTED + 1))
+
+
+def with_next_orders(one: xr.Dataset) -> np.ndarray:
+    """The leading term of the theory and two more powers that are fitted to what it leaves, at every width."""
+    shapes, sem = powers(one.width.values.astype(float), float(one.power)), one.beyond_sem.values
+    leading = float(one.predicted) * shapes[:, 0]
+    left = (one.beyond.values - leading) / sem
+    fitted, *_ = np.linalg.lstsq(shapes[:, 1:] / sem[:, None], left, rcond=None)
+    return leading + shapes[:, 1:] @ fitted
 
 
 def slope(one: xr.Dataset) -> tuple[float, float]:
@@ -195,6 +210,7 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
             line = abs(float(one.predicted)) * n ** -float(one.power)
             axis.plot(n, line, color=color, label=f"{sigma}: power -{float(one.power):g}")
             sign = np.sign(float(one.predicted))
+            axis.plot(n, sign * with_next_orders(one), color=color, lw=0.9, ls=":")
             axis.errorbar(
                 n, sign * one.beyond.values, one.beyond_sem.values, fmt="o", ms=4, color=color
             )
