@@ -125,6 +125,8 @@ def made(name: str, activation: str) -> Network:
         "residual convolution": (_RING, Skip(s, _RING), s),
         "graph": (_PATH, Dense(), s, _PATH, Dense(), s),
     }
+    if name == "residual convolution":  # branches add to what they leave
+        C_W /= 2
     rates: dict[str, Any] = {"C_b": 0.1, "C_W": C_W, "lambda_b": 0.5, "lambda_W": 1.0}
     return Network(*layers[name], *_ENDS, input_shape=(3, 2), width=16, **rates)
 

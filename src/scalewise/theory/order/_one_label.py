@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -9,18 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory._tables._scan import scan
-from scalewise.theory.order._jets import Pair
-from scalewise.theory.order._scalar_terms import (
-    Component,
-    Terms,
-    component,
-    covariance_step,
-    shift_step,
-)
+from scalewise.theory.order._scalar_terms import Component, Term, Terms, component, step
 
 Map = Float[np.ndarray, "map #input"]
 Tensor = Float[np.ndarray, "layer input"]
-Step = tuple[np.ndarray, np.ndarray]  # what multiplies a tensor, and what is added
 
 
 @dataclass
@@ -51,46 +44,29 @@ class Chain:
     def tensor(self, of: Component) -> Tensor | None:
         """One component at every layer; ``None`` if an expectation behind it is missing."""
         if of not in self._found:
-            P, Q = of
-            step = self._shift(P) if Q is None else self._covariance(P, Q)
-            self._found[of] = None if step is None else scan(*step)
+            made = self._made(of)
+            self._found[of] = None if made is None else scan(*made)
         return self._found[of]
 
-    def _covariance(self, P: Pair, Q: Pair) -> Step | None:
-        own = covariance_step(P, Q)
-        alpha, beta = 0.0, self._sum(own.noise)
+    def _made(self, of: Component) -> tuple[Map, Map] | None:
+        """What multiplies a component, and what is added to it."""
+        own, alpha = step(of), np.zeros(1)
+        beta = self._sum(own.added)
         if beta is None:
             return None
-        for key, one, other in own.reads:
-            left, right = self._sum(one), self._sum(other)
-            if left is None or right is None:
+        if of[1] is None:
+            beta = self.shifts[0] * (not any(of[0])) + self.shifts[1] * beta
+        for key, factors in own.reads:
+            known = [x for x in map(self._sum, factors) if x is not None]
+            Y = None if key == of else self.tensor(key)
+            if len(known) < len(factors) or (Y is None and key != of):
                 return None
-            factor = self.r * left * right
-            if key == (P, Q):
+            factor = math.prod(known, start=self.r)
+            if Y is None:
                 alpha = alpha + factor
-            elif (Y := self.tensor(key)) is None:
-                return None
             else:
                 beta = beta + factor * Y[:-1]
-        return np.asarray(alpha), beta
-
-    def _shift(self, P: Pair) -> Step | None:
-        own = shift_step(P)
-        mean = self._sum(own.mean)
-        if mean is None:
-            return None
-        alpha, beta = 0.0, self.shifts[0] * own.biased + self.shifts[1] * mean
-        for key, terms in (*own.reads, *own.bends):
-            factor = self._sum(terms)
-            if factor is None:
-                return None
-            if key == (P, None):
-                alpha = alpha + self.r * factor
-            elif (Y := self.tensor(key)) is None:
-                return None
-            else:
-                beta = beta + self.r * factor * Y[:-1]
-        return np.asarray(alpha), beta
+        return alpha, beta
 
     def _sum(self, terms: Terms) -> Map | None:
         """A sum of terms, if all of it exists."""
@@ -99,19 +75,16 @@ class Chain:
                 term.moment not in self.moments or (term.tangents and self.Theta is None)
                 for term in terms
             )
-            self._sums[terms] = None if missing else self._made(terms)
+            self._sums[terms] = None if missing else np.asarray(sum(map(self._term, terms)))
         return self._sums[terms]
 
-    def _made(self, terms: Terms) -> Map:
-        total = 0.0
-        for term in terms:
-            value = self.moments[term.moment]
-            if term.factor != 1:
-                value = term.factor * value
-            for rate in term.rates:
-                value = self.rates[rate] * value
-            if term.tangents:
-                assert self.Theta is not None
-                value = value * self.Theta**term.tangents
-            total = total + value
-        return np.asarray(total)
+    def _term(self, term: Term) -> Map:
+        value = self.moments[term.moment]
+        if term.factor != 1:
+            value = term.factor * value
+        for rate in term.rates:
+            value = self.rates[rate] * value
+        if term.tangents:
+            assert self.Theta is not None
+            value = value * self.Theta**term.tangents
+        return value

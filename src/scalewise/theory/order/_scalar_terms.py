@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -32,6 +32,7 @@ from scalewise.theory.order._terms import (
 )
 
 Component = tuple[Pair, Pair | None]  # of the vertex, or a mean shift
+Rates = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -46,42 +47,26 @@ class Term:
     """
 
     factor: float
-    rates: tuple[str, ...]
+    rates: Rates
     moment: str
     tangents: int
 
 
 Terms = tuple[Term, ...]
+_Sums = defaultdict[tuple[Rates, str, int], float]
 
 
 @dataclass(frozen=True)
-class CovarianceStep:
-    """How a component of the vertex follows from those of the layer below.
+class Step:
+    r"""How a component follows from those of the layer below.
 
     Args:
-        reads: Components there, and what the first and the second pair make of them.
-        noise: What the layer adds.
+        reads: Components there, each with the factors that it is multiplied by.
+        added: Noise of a covariance, or what a mean shift has for a factor of $c_W^{\{1\}}$.
     """
 
-    reads: tuple[tuple[Component, Terms, Terms], ...]
-    noise: Terms
-
-
-@dataclass(frozen=True)
-class ShiftStep:
-    """How a mean shift follows from the layer below.
-
-    Args:
-        reads: Mean shifts there, and what is made of them.
-        bends: Components of the vertex there, likewise.
-        mean: What is averaged with the factor ``C_W``, without it.
-        biased: Whether the variance of the biases is part of what shifts.
-    """
-
-    reads: tuple[tuple[Component, Terms], ...]
-    bends: tuple[tuple[Component, Terms], ...]
-    mean: Terms
-    biased: bool
+    reads: tuple[tuple[Component, tuple[Terms, ...]], ...]
+    added: Terms
 
 
 Orders = tuple[int, ...]
@@ -122,41 +107,44 @@ def component(letter: str) -> Component:
 
 
 @cache
-def covariance_step(P: Pair, Q: Pair) -> CovarianceStep:
-    """The step of one component."""
+def step(of: Component) -> Step:
+    """The step of a component."""
+    P, Q = of
+    return _shift(P) if Q is None else _covariance(P, Q)
+
+
+def _covariance(P: Pair, Q: Pair) -> Step:
     both = itertools.product(_responses(P).items(), _responses(Q).items())
     reads = tuple(
-        (_named(one, other), left, right)
+        (_named(one, other), (left, right))
         for (one, left), (other, right) in both
         if charge(one) == charge(other)
     )
-    added: defaultdict[tuple[tuple[str, ...], str, int], float] = defaultdict(float)
+    added: _Sums = defaultdict(float)
     for (rate, one), (other_rate, other) in itertools.product(sources(P), sources(Q)):
         for own, count in noise(features(one, flat=False), features(other, flat=False)).items():
             names = _COVARIANCES if own.inside else _FOURS
             name = names.get(tuple(sorted(own.orders)), _UNKNOWN)
             added[tuple(sorted((rate, other_rate))), name, len(own.joined)] += count
-    return CovarianceStep(reads, tuple(Term(n, *key) for key, n in added.items()))
+    return Step(reads, _terms(added))
 
 
-@cache
-def shift_step(P: Pair) -> ShiftStep:
-    """The step of one mean shift."""
-    reads = tuple(
-        (_named(changed, None), terms)
-        for changed, terms in _responses(P).items()
-        if not charge(changed)
-    )
-    bends: defaultdict[Component, list[_Derived]] = defaultdict(list)
+def _shift(P: Pair) -> Step:
+    changed = _responses(P).items()
+    reads = [(_named(one, None), (terms,)) for one, terms in changed if not charge(one)]
+    bends: defaultdict[Component, _Sums] = defaultdict(lambda: defaultdict(float))
     for rate, part in sources(P):
         for m in features(part, flat=False):
             for factor, last, one, other in _twice(m):
                 if last.matched is not None and charge(one.pair) == charge(other.pair):
-                    key = _named(one.pair, other.pair)
-                    bends[key].append(_Derived((rate,), m, last, 0.5 * factor))
-    mean = [_Derived((), m, m, 1.0) for m in features(P, flat=False) if m.matched is not None]
-    bent = tuple((key, _terms(found)) for key, found in bends.items())
-    return ShiftStep(reads, bent, _terms(mean), not any(P))
+                    own = bends[_named(one.pair, other.pair)]
+                    _add(own, (rate,), m, last, 0.5 * factor)
+    reads += [(key, (_terms(own),)) for key, own in bends.items()]
+    mean: _Sums = defaultdict(float)
+    for m in features(P, flat=False):
+        if m.matched is not None:
+            _add(mean, (), m, m, 1.0)
+    return Step(tuple(reads), _terms(mean))
 
 
 def _twice(m: Monomial) -> Iterator[tuple[float, Monomial, Change, Change]]:
@@ -174,31 +162,22 @@ def _named(P: Pair, Q: Pair | None) -> Component:
 @cache
 def _responses(P: Pair) -> Mapping[Pair, Terms]:
     r"""How $\Sigma^{S,T}$ of the next layer answers to each change in this one."""
-    found: defaultdict[Pair, list[_Derived]] = defaultdict(list)
+    found: defaultdict[Pair, _Sums] = defaultdict(lambda: defaultdict(float))
     for rate, part in sources(P):
         for m in features(part, flat=False):
             for factor, left, change in derivatives(m):
                 if left.matched is not None:
-                    found[change.pair].append(_Derived((rate,), m, left, factor))
+                    _add(found[change.pair], (rate,), m, left, factor)
     return {changed: _terms(of) for changed, of in found.items()}
 
 
-@dataclass(frozen=True)
-class _Derived:
-    """A monomial of two sites and a derivative of it."""
-
-    rates: tuple[str, ...]
-    m: Monomial
-    left: Monomial
-    factor: float
+def _add(sums: _Sums, rates: Rates, m: Monomial, left: Monomial, factor: float) -> None:
+    r"""A derivative of a monomial: $\sum_i\binom mi\sigma^{(p+i)}\sigma^{(q+m-i)}$ is one of a product."""
+    count = sum(left.orders) - sum(m.orders)
+    number, name = _PRODUCTS.get((tuple(sorted(m.orders)), count), (1, _UNKNOWN))
+    assert left.matched is not None
+    sums[rates, name, left.matched] += factor * number / 2**count
 
 
-def _terms(found: Iterable[_Derived]) -> Terms:
-    r"""Sums over both sites as derivatives of products: $\sum_i\binom mi\sigma^{(p+i)}\sigma^{(q+m-i)}$ is one."""
-    sums: defaultdict[tuple[tuple[str, ...], str, int], float] = defaultdict(float)
-    for own in found:
-        count = sum(own.left.orders) - sum(own.m.orders)
-        number, name = _PRODUCTS.get((tuple(sorted(own.m.orders)), count), (1, _UNKNOWN))
-        assert own.left.matched is not None
-        sums[own.rates, name, own.left.matched] += own.factor * number / 2**count
+def _terms(sums: _Sums) -> Terms:
     return tuple(Term(factor, *key) for key, factor in sums.items())
