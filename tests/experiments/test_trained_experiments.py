@@ -46,7 +46,7 @@ def test_trained_networks_of_other_layers_are_kept() -> None:
     assert float(kept.worst.max()) < 4.5
     assert 0.5 < float(np.sqrt((kept.rms**2).mean())) < 1.5
     # They are no comparison of noise with noise.
-    assert float(kept.known.sel(outcome=["output_covariance", "ntk_change"]).min()) > 4
+    assert float(kept.known.sel(outcome=["output_covariance", "ntk_change"]).min()) > 3
 
 
 def test_what_is_kept_was_held_against_the_theory_of_today() -> None:
