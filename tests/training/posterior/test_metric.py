@@ -103,6 +103,8 @@ def test_what_it_does_not_know_is_said() -> None:
         asked["stream"], "output_mean_nlo_by_layer"
     )
     assert not METRIC.obstacle(asked["stream"], "output_mean_nlo")
+    with pytest.raises(ValueError, match="what hidden layers learn is known of an `MLP`"):
+        predict_training(network("stream"), task(), Bayes(), observables="feature_change_nlo")
     normed = sw.Network(sw.Dense(), sw.LayerNorm(), "tanh", sw.Dense(1), input_shape=3, width=8)
     flat = sw.Task(FLAT[:2], [1.0, -1.0], test_inputs=FLAT[2:])
     with pytest.raises(ValueError, match=r"takes fluctuations of its metric as whole arrays, and"):

@@ -33,7 +33,7 @@ _LEARNED = ("log_evidence_nlo", "feature_change_nlo")
 def _obstacle(asked: Asked, name: str) -> str:
     net = asked.plain
     if net is None:
-        return "of a posterior order 1/n is known of an `MLP`"
+        return "what hidden layers learn is known of an `MLP`"
     sigma = net.activation
     if net.depth == 1:
         return "a network of depth 1 has no hidden layer, and no correction at any width"

@@ -31,7 +31,7 @@ def without(net: Network, layer: int) -> Network:
         return net.at_width(width)
     layers = list(net.layers)
     place = _places(net)[layer - 1]
-    layers[place] = replace(layers[place], channels=wide)  # pyright: ignore[reportCallIssue]
+    layers[place] = replace(layers[place], channels=wide)  # pyright: ignore[reportArgumentType]
     return net.replace(layers=layers)
 
 
