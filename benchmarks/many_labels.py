@@ -1,6 +1,6 @@
 """Order 1/n of networks of many labels: CPU time, memory, and the largest error beside the largest entry.
 
-    python benchmarks/many_labels.py [--rows row ...]
+    python benchmarks/many_labels.py [--rows row ...]     # --rows 16 24 32 40: how memory grows, two minutes
 
 Each row in a fresh process on one processor with one thread. Rows that are not named keep their numbers. Writes
 results/many_labels.json, results/many_labels.md and a table of docs/speed.md.
@@ -39,7 +39,7 @@ class Row:
         letters: Which tensors.
         images: How many.
         size: Positions along each axis.
-        seconds: The goal.
+        seconds: The goal, if there is one.
         within: Likewise, of the largest error beside the largest entry.
         megabytes: Likewise, if there is one.
     """
@@ -48,7 +48,7 @@ class Row:
     letters: str
     images: int
     size: int
-    seconds: float
+    seconds: float | None = None
     within: float | None = None
     megabytes: float | None = None
 
@@ -79,6 +79,10 @@ ROWS = {
     "large": Row("32 x 32 pooled", "V, D, A", 4, 32, 120, 0.01),
     "shifts": Row("8 x 8 pooled, mean shifts", "G1, H1", 10, 8, 120, 0.03),
 }
+
+# The same at more and more positions: by how much memory grows with labels.
+GROWTH = {str(size): Row(f"{size} x {size} pooled", "V", 4, size) for size in (16, 24, 32, 40)}
+ROWS |= GROWTH
 
 
 def child(name: str) -> dict[str, Any]:
@@ -111,6 +115,8 @@ def main() -> None:
         NUMBERS.write_text(json.dumps(known, indent=1) + "\n")
         print(_line(name, known), flush=True)
     write(known)
+    if known.keys() >= GROWTH.keys():
+        print(_grown(known))
 
 
 def _process(name: str) -> dict[str, Any]:
@@ -153,16 +159,31 @@ def write(known: dict[str, Any]) -> None:
 def render(known: dict[str, Any]) -> str:
     """What is written."""
     lines = [_line(name, known) for name in ROWS if name in known]
-    return HEAD + "\n".join(
-        [*lines, "", TAIL, "", "`python benchmarks/many_labels.py` measures again.", ""]
+    told = [TAIL, _grown(known)] if known.keys() >= GROWTH.keys() else [TAIL]
+    parts = ["\n".join(lines), *told, "`python benchmarks/many_labels.py` measures again.\n"]
+    return HEAD + "\n\n".join(parts)
+
+
+def _grown(known: dict[str, Any]) -> str:
+    """The power of the labels that memory grows as, a sentence."""
+    labels = [row.images * row.size**2 for row in GROWTH.values()]
+    memory = [known[name]["megabytes"] for name in GROWTH]
+    slope = np.polyfit(np.log(labels), np.log(memory), 1)[0]
+    last = np.log(memory[-1] / memory[-2]) / np.log(labels[-1] / labels[-2])
+    return (
+        f"From {labels[0]} to {labels[-1]} labels of four images memory grows as their power {slope:.2f}, and\n"
+        f"between the last two as the power {last:.2f}: their square at most, and never their fourth power, as of\n"
+        "arrays over pairs of pairs."
     )
 
 
 def _line(name: str, known: dict[str, Any]) -> str:
     row, found = ROWS[name], known[name]
     worst = max(found["errors"].values())
-    goal = [f"{row.seconds:g} s"]
-    met = [f"time {_met(found['seconds'] <= row.seconds)}"]
+    goal, met = [], []
+    if row.seconds is not None:
+        goal.append(f"{row.seconds:g} s")
+        met.append(f"time {_met(found['seconds'] <= row.seconds)}")
     if row.within is not None:
         goal.append(f"{100 * row.within:g} %")
         met.append(f"error {_met(worst <= row.within)}")

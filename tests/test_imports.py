@@ -153,6 +153,7 @@ LATE = {
     "plan/proof/_check.py": "the same: a picture needs matplotlib",
     "plan/proof/_search.py": "sweeps need arrays with names, which take longer to import than a plan takes",
     "plan/proof/_transfer.py": "the same",
+    "theory/single/_single_input.py": "the rule for one label is that for many, whose room imports this one",
     "theory/_predict.py": "few enter the rooms of skip connections and of any layers, with an optimiser and JAX",
     "training/width/_tensors.py": "the same",
 }

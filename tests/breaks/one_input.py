@@ -5,6 +5,8 @@ from breaks import row
 of_single_input = row(
     "theory/single/_single_input.py", "tests/theory/test_single_input_recursions.py"
 )
+of_chain = row("theory/order/_one_label.py", "tests/theory/test_single_input_recursions.py")
+of_scalars = row("theory/order/_scalar_terms.py", "tests/theory/test_single_input_recursions.py")
 of_line_moments = row(
     "theory/_tables/_line_moments.py", "tests/theory/test_single_input_moments.py"
 )
@@ -85,124 +87,48 @@ MUTANTS = (
     ),
     of_normal("few networks: Wallace's factor", "(8 * nu + 1) / (8 * nu + 3) * np", "np"),
     of_fewest("few networks: cumulants below 0", "np.maximum(k22, 0.0)", "k22"),
-    of_single_input(
-        "one V: ratio of widths",
-        'V = scan(r * chi**2, C_W**2 * m["vss"])',
-        'V = scan(chi**2, C_W**2 * m["vss"])',
+    of_chain("one label: ratio of widths", "start=self.r", "start=1.0"),
+    of_chain(
+        "one label: covariances of this layer",
+        "beta = beta + factor * Y[:-1]",
+        "beta = beta + factor * Y[1:]",
+        "tests/theory/test_single_input_golden.py",
     ),
-    of_single_input(
-        "one G1: half of the curvature",
-        'nlo[1] * m["g"] + 0.5 * r * C_W',
-        'nlo[1] * m["g"] + r * C_W',
+    of_chain("one label: tuning of C_b dropped", "self.shifts[0] * (not", "0.0 * (not"),
+    of_chain("one label: tuning of C_W dropped", "self.shifts[1] * beta", "0.0 * beta"),
+    of_chain(
+        "one label: Theta to the first power",
+        "value * self.Theta**term.tangents",
+        "value * self.Theta",
+        "tests/theory/test_single_input_golden.py",
     ),
-    of_single_input(
-        "one G1: tuning with the wrong width",
-        'nlo[0] + nlo[1] * m["g"]',
-        'nlo[0] + r * nlo[1] * m["g"]',
+    of_scalars("one label: curvature twice", "m, last, 0.5 * factor)", "m, last, factor)"),
+    of_scalars("one label: powers of a product", "* number / 2**count", "* number"),
+    of_scalars(
+        "one label: both sides change alike",
+        "if charge(one) == charge(other)\n",
+        "if one == other\n",
     ),
-    of_single_input("one G1: bias tuning dropped", 'nlo[0] + nlo[1] * m["g"]', 'nlo[1] * m["g"]'),
-    of_single_input("one H1: tuning dropped", 'r * below + nlo[1] * m["p"] * Theta', "r * below"),
-    of_single_input(
-        "one H1: F counted as D",
-        "+ 4 * h * F +",
-        "+ 2 * h * F +",
+    of_scalars(
+        "one label: squares that are not less their means",
+        "_COVARIANCES if own.inside else _FOURS",
+        "_FOURS",
+    ),
+    of_scalars(
+        "one label: noise of one rate", "sorted((rate, other_rate))", "sorted((rate, rate))"
+    ),
+    of_chain("one label: C_b in every shift", "(not any(of[0]))", "True"),
+    of_scalars("one label: fourth derivative of a square", '(4, "g2")', '(2, "g2")'),
+    of_scalars(
+        "one label: chain rule of a kink",
+        '(1, "z12")',
+        '(1, "p1")',
         "tests/theory/test_single_input_agreement.py",
     ),
-    of_single_input(
-        "one H1: curvature of the slope",
-        'slope = 2 * h * G1 + 0.5 * C_W * m["p2"] * V',
-        "slope = 2 * h * G1",
-        "tests/theory/test_single_input_agreement.py",
-    ),
-    of_single_input(
-        "one D: V of this layer",
-        'D = scan(r * perp * par, ratio * t["V"][1:]',
-        'D = scan(r * perp * par, ratio * t["V"][:-1]',
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one D: mixed without V",
-        'm["vsp"] + 2 * r * h * par * V',
-        'm["vsp"] + r * h * par * V',
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one F: chi_perp for chi_par",
-        "F = scan(r * par**2,",
-        "F = scan(r * par * perp,",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one B: Theta to the first power",
-        'm["p4"] * Theta**2)\n    slopes',
-        'm["p4"] * Theta)\n    slopes',
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one A: slope fluctuation",
-        "+ 4 * r * h**2 * V",
-        "+ 2 * r * h**2 * V",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one A: D through the kernel only",
-        "(ratio * par + 2 * h * Theta) * D",
-        "(ratio * par) * D",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one P: nothing from B",
-        'perp * m["s02"] * t["B"]',
-        '0 * m["s02"] * t["B"]',
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one P: factor as autodiff says",
-        "P = scan(r * perp * par,",
-        "P = scan(r * perp * perp,",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one Q: F of this layer in both",
-        'lam / C_W * t["F"][1:]',
-        'lam / C_W * t["F"][:-1]',
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one Q: factor without the kink",
-        '"Q": scan(r * perp * par, common',
-        '"Q": scan(r * perp * (perp + C_W * m["s02"]), common',
-        "tests/theory/test_single_input_agreement.py",
-    ),
-    of_single_input(
-        "one R: B left out",
-        "third * (B + P)",
-        "third * P",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one R: mu without rates",
-        'mu = lam * m["p"] +',
-        "mu =",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input("one S: rate", "S = scan(alpha, C_W * lam *", "S = scan(alpha, lam *"),
-    of_single_input(
-        "one T: Q once",
-        "2 * r * perp * kappa * Q",
-        "r * perp * kappa * Q",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one T: kappa without its rate",
-        'kappa = lam * m["g1"] +',
-        "kappa =",
-        "tests/theory/test_single_input_golden.py",
-    ),
-    of_single_input(
-        "one U: chi_perp once",
-        '"U": scan(alpha, s)',
-        '"U": scan(perp, s)',
+    of_scalars(
+        "one label: second derivative by parts",
+        '((0, 1), 1): (1, "g1")',
+        '((0, 1), 1): (1, "p")',
         "tests/theory/test_single_input_golden.py",
     ),
     of_single_input("one Theta: first layer", "(K[0] - net.C_b[0]) / C[0]", "K[0] / C[0]"),

@@ -20,6 +20,12 @@ of_averages = row("training/posterior/_averages.py", (PRINTED, TENSORS))
 of_coefficients = row("training/posterior/_coefficients.py", (PRINTED, TENSORS))
 of_point = row("training/posterior/_point.py", (PRINTED, LINEAR))
 of_route = row("training/posterior/_route.py", (PRINTED, LINEAR))
+METRIC = "tests/training/posterior/test_metric.py"
+of_metric = row(
+    "training/posterior/_metric.py",
+    f"{METRIC}::test_of_a_perceptron_it_says_what_single_neurons_say",
+)
+of_added = row("training/posterior/_added.py", (PRINTED, LINEAR))
 of_scales = row("training/posterior/_scales.py", SCALES)
 of_renormalised = row("training/posterior/_renormalised.py", SCALES)
 
@@ -99,7 +105,31 @@ MUTANTS = (
         "push.form(Y, s) for Y",
         LASTS,
     ),
-    of_route(
+    of_metric("posterior metric: evidence of every sample alike", "X = 0.5 * np", "X = np"),
+    of_metric(
+        "posterior metric: trace of the evidence by one half", "outputs / 4 *", "outputs / 2 *"
+    ),
+    of_metric(
+        "posterior metric: inverse on the other legs",
+        '"baec,ea,ci->ib"',
+        '"baec,ec,ai->ib"',
+    ),
+    of_metric(
+        "posterior metric: half of a square",
+        'learned = 0.25 * np.einsum("ae',
+        'learned = 0.5 * np.einsum("ae',
+    ),
+    of_metric("posterior metric: sign of the inverse", "shifts[0], -inverse", "shifts[0], inverse"),
+    of_metric("posterior metric: between outputs of one", '"baye,ai,ej,', '"baye,ai,ei,'),
+    row(
+        "training/width/_widened.py",
+        f"{METRIC}::test_layers_of_a_convolution_add_as_their_widths_say",
+    )(
+        "layers of any networks: the one behind",
+        "place = _places(net)[layer - 1]",
+        "place = _places(net)[layer]",
+    ),
+    of_added(
         "posterior tails: one pairing of three",
         "for a, b in _PAIRS",
         "for a, b in _PAIRS[:1]",
@@ -170,7 +200,7 @@ MUTANTS = (
         DRAWN,
     ),
     of_route("posterior features: by the wrong variance", "change / net.C_W[of.layer]", "change"),
-    of_route(
+    of_added(
         "posterior covariance: outputs not told apart",
         "eye = np.eye(at.u.shape[1])",
         "eye = np.ones(2 * (at.u.shape[1],))",

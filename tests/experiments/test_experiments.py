@@ -42,6 +42,8 @@ LATER = (
     "omniglot_maml",
     "robustness_depth",
     "text_transfer",
+    "trained_architectures",
+    "trained_kinks",
     "trained_networks",
     "transformer_phases",
     "word2vec_analogies",
@@ -93,6 +95,8 @@ PROMISED = {
     "architecture_agreement": ({"worst", "rms", "entries", "worst_at", "rms_at", "without"}, 2),
     "architecture_fluctuations": ({"predicted", "measured", "measured_sem", "extrapolated"}, 3),
     "learning_agreement": ({"excess", "rms", "entries", "effect", "left", "misfit"}, 2),
+    "trained_architectures": ({"worst", "rms", "known", "entries", "ratio", "ratio_sem"}, 2),
+    "trained_kinks": ({"power", "predicted", "found", "found_sem", "beyond", "beyond_sem"}, 2),
     "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }

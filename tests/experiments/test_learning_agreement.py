@@ -53,6 +53,7 @@ def test_ranks_that_agree_and_ranks_that_do_not() -> None:
         "architecture_agreement",
         "architecture_fluctuations",
         "learning_agreement",
+        "trained_architectures",
         "design_on_digits",
         "text_transfer",
     ],

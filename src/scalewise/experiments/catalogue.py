@@ -39,6 +39,7 @@ EXPERIMENTS = (
     "bias_and_variance",
     "nearly_kernel_methods",
     "trained_networks",
+    "trained_kinks",
     "s_family",
     "learning_rate_transfer",
     "differential_hierarchy",
@@ -54,6 +55,7 @@ EXPERIMENTS = (
     "architecture_agreement",
     "architecture_fluctuations",
     "learning_agreement",
+    "trained_architectures",
     "design_on_digits",
 )
 # Those whose Config has ``paper()`` besides, for hours.
@@ -66,6 +68,7 @@ PAPER_SCALE = (
     "architecture_agreement",
     "architecture_fluctuations",
     "learning_agreement",
+    "trained_architectures",
     "design_on_digits",
 )
 

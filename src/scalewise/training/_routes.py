@@ -17,13 +17,14 @@ from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
 from scalewise.training._selection import refuse_outcome, selected
 from scalewise.training.kinks._route import KINKS
+from scalewise.training.posterior._metric import METRIC
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
 
-ROUTES: tuple[Route, ...] = (KINKS, DENSE, NEURONS, TILES)  # further reaching ones behind
-_EXACT_FIRST: tuple[Route, ...] = (KINKS, TILES, DENSE, NEURONS)
+ROUTES: tuple[Route, ...] = (KINKS, DENSE, NEURONS, METRIC, TILES)  # further reaching ones behind
+_EXACT_FIRST: tuple[Route, ...] = (KINKS, TILES, DENSE, NEURONS, METRIC)
 VARIANCES = frozenset({"variance", "train_variance"})
 _ROUNDING = 1e-9  # of a coefficient
 _FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick

@@ -1,13 +1,8 @@
-"""The tensors of one input alone as `predict` returns them: from tables, with errors.
-
-Only the tables are shared with `single_input_flow`; of two inputs and more nothing is. So each entry on one
-input among several checks what stands here.
-"""
+"""The tensors of one input alone as `predict` returns them: from tables, with errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 from jaxtyping import Float
@@ -17,10 +12,11 @@ from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
+from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._terms import wanted
-from scalewise.theory.single._single_input import SingleInputFlow, refuse_overflow, tensors_from
+from scalewise.theory.single._single_input import refuse_overflow, tensors_from
 
-KNOWN_OF_ONE = frozenset(field.name for field in fields(SingleInputFlow))
+KNOWN_OF_ONE = TENSORS.keys()
 
 
 def one_input(
@@ -28,7 +24,8 @@ def one_input(
 ) -> dict[str, tuple[Float[np.ndarray, "layer ..."], Float[np.ndarray, "layer ..."]]]:
     """Tensors, out of `KNOWN_OF_ONE`, at every layer and their numerical errors, by letter.
 
-    With axes for two or four samples; rtol 1e-10 of each recursion's terms.
+    Those whose expectations the tables do not hold are left out. With axes for two or four samples; rtol 1e-10 of
+    the terms of each recursion.
     """
     alone = K[:, 0]
     # What V and G1 need has a table of its own, and is read off it whatever else is asked for.
@@ -39,15 +36,15 @@ def one_input(
         every = estimates_of(line_table(net.activation), alone)
         moments, errors = every[0] | moments, every[1] | errors
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        runs = [tensors_from(net, alone, moments)]
+        runs = [tensors_from(net, alone, moments, letters=letters)]
         for seed in range(SHAKES):
             moved = {
                 name: shaken(value, errors[name], (seed, place), alike=1)
                 for place, (name, value) in enumerate(moments.items())
             }
-            runs.append(tensors_from(net, alone, moved))
+            runs.append(tensors_from(net, alone, moved, letters=letters))
     out = {}
-    for letter in letters:
+    for letter in runs[0].keys() & {*letters}:
         refuse_overflow(net, letter, runs[0][letter])
         value, error = with_shakes([run[letter][None] for run in runs])
         shape = (net.depth, *(1,) * of_letter(letter).legs)

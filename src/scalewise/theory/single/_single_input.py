@@ -4,46 +4,19 @@ For one input each tensor is a number and each recursion is linear,
 $X^{(\ell+1)}=\alpha^{(\ell)}X^{(\ell)}+\beta^{(\ell)}$, with $\alpha,\beta$ known from expectations at
 $K^{(\ell)}$ and from tensors already found. So the kernel goes first, layer by layer; then every
 expectation is read from a table for all layers at once; then the tensors follow one after the other,
-each by a scan over the layers in blocks. A depth of $10^5$ takes a second.
+each by a scan over the layers in blocks. A depth of $10^5$ takes half a second.
 
-With $g=\langle\sigma^2\rangle$, $p=\langle\sigma'^2\rangle$, $\chi_\parallel=C_Wg'$, $\chi_\perp=C_Wp$,
-$2h=\chi_\perp'$, $r=n_\ell/n_{\ell-1}$, and $C_W,\lambda_b,\lambda_W$ of layer $\ell+1$:
-$$\begin{aligned}
-K'&=C_b+C_Wg,\qquad\Theta'=\lambda_b+\lambda_Wg+\chi_\perp\Theta,\\
-V'&=r\chi_\parallel^2V+C_W^2\mathrm{Var}[\sigma^2],\qquad
-  G^{\{1\}\prime}=r\big[\chi_\parallel G^{\{1\}}+\tfrac12C_Wg''V\big],\\
-D'&=r\chi_\perp\chi_\parallel D+\tfrac{\lambda_W}{C_W}V'
-  +\Theta\big(C_W^2\mathrm{Cov}[\sigma^2,\sigma'^2]+2rh\chi_\parallel V\big),\\
-F'&=r\chi_\parallel^2F+C_W^2\langle\sigma^2\sigma'^2\rangle\Theta,\qquad
-  B'=r\chi_\perp^2B+C_W^2\langle\sigma'^4\rangle\Theta^2,\\
-A'&=r\chi_\perp^2A-\tfrac{\lambda_W^2}{C_W^2}V'+2\tfrac{\lambda_W}{C_W}D'+4rh\chi_\perp\Theta D
-  +\Theta^2\big(C_W^2\mathrm{Var}[\sigma'^2]+4rh^2V\big),\\
-H^{\{1\}\prime}&=r\big\{\chi_\perp H^{\{1\}}+2hD+4hF+\tfrac{\lambda_W}{C_W}[\chi_\parallel G^{\{1\}}
-  +\tfrac12C_Wg''V]+\Theta[2hG^{\{1\}}+\tfrac12C_Wp''V]\big\},\\
-P'&=r\chi_\perp\chi_\parallel P+C_W^2\langle\sigma''\sigma'^2\sigma\rangle\Theta^2
-  +rC_W\chi_\perp\langle\sigma''\sigma\rangle B,\\
-Q'&=r\chi_\perp\chi_\parallel Q+C_W^2\langle\sigma''\sigma'^2\sigma\rangle\Theta^2
-  +\tfrac{\lambda_W}{C_W}F'+\tfrac{rC_W}K\langle z\sigma''\sigma'\rangle\chi_\parallel\Theta F
-\end{aligned}$$
-and, with $\mu=\lambda_Wp+C_W\langle\sigma''^2\rangle\Theta$, $\kappa=\lambda_Wg'+2h\Theta$,
-$s=C_W^2\langle\sigma''^2\sigma'^2\rangle\Theta^3$, for a smooth activation
-$$\begin{aligned}
-R'&=r\chi_\perp^2R+\lambda_WC_W\langle\sigma''\sigma'^2\sigma\rangle\Theta^2
-  +C_W^2\langle\sigma'''\sigma'^3\rangle\Theta^3
-  +r\chi_\perp\big[(\lambda_W\langle\sigma''\sigma\rangle+C_W\langle\sigma'''\sigma'\rangle\Theta)(B+P)
-  +\mu P\big],\\
-S'&=r\chi_\perp^2S+C_W\lambda_W\langle\sigma'^4\rangle\Theta^2+s+r\chi_\perp\mu B,\qquad
-U'=r\chi_\perp^2U+s,\\
-T'&=r\chi_\perp^2T+2C_W\lambda_W\langle\sigma''\sigma'^2\sigma\rangle\Theta^2+s
-  +\lambda_W^2\langle\sigma^2\sigma'^2\rangle\Theta+r\kappa^2F+2r\chi_\perp\kappa Q.
-\end{aligned}$$
+Here are $g=\langle\sigma^2\rangle$, $p=\langle\sigma'^2\rangle$, $\chi_\parallel=C_Wg'$, $\chi_\perp=C_Wp$,
+$2h=\chi_\perp'$. What carries a tensor from layer to layer is what the one rule of order $1/n$ says of one label
+(`scalewise.theory.order._one_label`); a tensor exists if all expectations that it needs do.
 
 Source: PDLT (5.108)-(5.110), (9.6), (9.13)-(9.21), (11.55)-(11.56), (∞.14)-(∞.17). Unequal widths and
-$H^{\{1\}}$ are derived: a term carries $r$ if it carries a tensor that fluctuates in layer $\ell$.
+$H^{\{1\}}$ are derived.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +37,6 @@ from scalewise.theory._tables._scan import scan
 Tensor = Float[np.ndarray, "layer input"]
 Map = Float[np.ndarray, "map input"]
 _LARGEST = 1e280
-_Moments = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -114,6 +86,9 @@ class SingleInputFlow:
     S: Tensor | None = None
     T: Tensor | None = None
     U: Tensor | None = None
+
+
+_TENSORS = ("V", "G1", "H1", *"DFBAPQRSTU")
 
 
 @checked
@@ -182,8 +157,7 @@ def single_input_vertex(net: Plain, K: Tensor) -> Tensor:
     table = line_table(net.activation, VERTEX)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         m = estimates_of(table, K)[0]
-        C_W, r = np.array(net.C_W[1:])[:, None], _width_ratios(net)
-        V = scan(r * (C_W * m["g1"]) ** 2, C_W**2 * m["vss"])
+        V = tensors_from(net, K, m, letters="V")["V"]
     refuse_overflow(net, "V", V)
     return V
 
@@ -194,7 +168,7 @@ def _width_ratios(net: Network) -> np.ndarray:
     return widths[1:-1] / widths[:-2]
 
 
-def single_input_majorants(net: Network, K: Tensor) -> dict[str, Tensor]:
+def single_input_majorants(net: Network, K: Tensor) -> dict[str, np.ndarray]:
     """Each tensor of each input with every expectation replaced by its absolute value; rtol 1e-10.
 
     All recursions of the module have positive coefficients, so these bound the tensors, and say how large a
@@ -216,23 +190,28 @@ def single_input_majorants(net: Network, K: Tensor) -> dict[str, Tensor]:
 
 
 def tensors_from(
-    net: Network, K: Tensor, m: dict[str, Map], nlo: tuple[float, float] = (0.0, 0.0)
+    net: Network,
+    K: Tensor,
+    m: dict[str, Map],
+    nlo: tuple[float, float] = (0.0, 0.0),
+    letters: Collection[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """All that follows from expectations, by the names of `SingleInputFlow`."""
+    """What follows from expectations, by the names of `SingleInputFlow`; of tensors all of these, or some."""
+    # The rule stands in a room that carries many inputs through layers, too, and imports this one.
+    from scalewise.theory.order._one_label import Chain
+
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
-    C_W, r = C[1:], _width_ratios(net)
-    found = _preactivations(m, C_W, r, nlo)
-    if "vpp" in m:
+    C_W, found = C[1:], {"chi_parallel": C[1:] * m["g1"]}
+    if "p" in m:
         Theta_1 = lam_b[0] + lam_W[0] * (K[0] - net.C_b[0]) / C[0]
-        chi_perp = C_W * m["p"]
-        Theta = scan(chi_perp, lam_b[1:] + lam_W[1:] * m["g"], Theta_1)
-        found |= {"Theta": Theta, "chi_perp": chi_perp, "h": 0.5 * C_W * m["p1"]}
-        found |= _ntk_statistics(m, found, lam_W[1:], C_W, r)
-        found["H1"] = _ntk_nlo(m, found, lam_W[1:], C_W, r, nlo=nlo)
-        found |= _dntk(m, found, lam_W[1:], C_W, r)
-        if "s22" in m:
-            found |= _ddntk(m, found, lam_W[1:], C_W, r)
-    return found
+        found["chi_perp"] = C_W * m["p"]
+        found["Theta"] = scan(found["chi_perp"], lam_b[1:] + lam_W[1:] * m["g"], Theta_1)
+    if "p1" in m:
+        found["h"] = 0.5 * C_W * m["p1"]
+    below = found["Theta"][:-1] if "Theta" in found else None
+    rates = {"C_W": C_W, "lambda_W": lam_W[1:]}
+    chain = Chain(m, rates, below, _width_ratios(net), nlo)
+    return found | chain.tensors(_TENSORS if letters is None else letters)
 
 
 def _first_kernel(net: Network, x: Any, K1: Any) -> np.ndarray:
@@ -265,79 +244,6 @@ def _kernels(net: Network, table: LineTable, first: np.ndarray) -> np.ndarray:
             trace.append(k)
         K[:, column] = trace
     return K
-
-
-def _preactivations(
-    m: _Moments, C_W: np.ndarray, r: np.ndarray, nlo: tuple[float, float]
-) -> _Moments:
-    chi = C_W * m["g1"]
-    V = scan(r * chi**2, C_W**2 * m["vss"])
-    G1 = scan(r * chi, nlo[0] + nlo[1] * m["g"] + 0.5 * r * C_W * m["g2"] * V[:-1])
-    return {"V": V, "G1": G1, "chi_parallel": chi}
-
-
-def _ntk_statistics(
-    m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.ndarray
-) -> _Moments:
-    par, perp, h = t["chi_parallel"], t["chi_perp"], t["h"]
-    Theta, V = t["Theta"][:-1], t["V"][:-1]
-    ratio = lam / C_W
-    mixed = C_W**2 * m["vsp"] + 2 * r * h * par * V
-    D = scan(r * perp * par, ratio * t["V"][1:] + Theta * mixed)
-    F = scan(r * par**2, C_W**2 * m["m22"] * Theta)
-    B = scan(r * perp**2, C_W**2 * m["p4"] * Theta**2)
-    slopes = C_W**2 * m["vpp"] + 4 * r * h**2 * V
-    below = r * perp * (ratio * par + 2 * h * Theta) * D[:-1]
-    A = scan(
-        r * perp**2,
-        ratio**2 * t["V"][1:] + 2 * ratio * Theta * mixed + 2 * below + Theta**2 * slopes,
-    )
-    return {"D": D, "F": F, "B": B, "A": A}
-
-
-def _ntk_nlo(
-    m: _Moments,
-    t: _Moments,
-    lam: np.ndarray,
-    C_W: np.ndarray,
-    r: np.ndarray,
-    *,
-    nlo: tuple[float, float],
-) -> np.ndarray:
-    """The mean NTK at order 1/n: what fluctuations and the shift of the kernel leave on average."""
-    perp, h = t["chi_perp"], t["h"]
-    Theta, V, G1, D, F = (t[name][:-1] for name in ("Theta", "V", "G1", "D", "F"))
-    metric = t["chi_parallel"] * G1 + 0.5 * C_W * m["g2"] * V
-    slope = 2 * h * G1 + 0.5 * C_W * m["p2"] * V
-    below = 2 * h * D + 4 * h * F + lam / C_W * metric + Theta * slope
-    return scan(r * perp, r * below + nlo[1] * m["p"] * Theta)
-
-
-def _dntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.ndarray) -> _Moments:
-    par, perp, Theta = t["chi_parallel"], t["chi_perp"], t["Theta"][:-1]
-    common = C_W**2 * m["s0112"] * Theta**2
-    P = scan(r * perp * par, common + r * C_W * perp * m["s02"] * t["B"][:-1])
-    through_F = lam / C_W * t["F"][1:] + r * C_W * m["z12"] * par * Theta * t["F"][:-1]
-    return {"P": P, "Q": scan(r * perp * par, common + through_F)}
-
-
-def _ddntk(m: _Moments, t: _Moments, lam: np.ndarray, C_W: np.ndarray, r: np.ndarray) -> _Moments:
-    perp, Theta = t["chi_perp"], t["Theta"][:-1]
-    B, F, P, Q = (t[name][:-1] for name in "BFPQ")
-    mu = lam * m["p"] + C_W * m["s22"] * Theta
-    third = lam * m["s02"] + C_W * m["s13"] * Theta
-    kappa = lam * m["g1"] + C_W * m["p1"] * Theta
-    s = C_W**2 * m["s1122"] * Theta**3
-    common = C_W * lam * m["s0112"] * Theta**2
-    alpha = r * perp**2
-    R = scan(
-        alpha,
-        common + C_W**2 * m["s1113"] * Theta**3 + r * perp * (third * (B + P) + mu * P),
-    )
-    S = scan(alpha, C_W * lam * m["p4"] * Theta**2 + s + r * perp * mu * B)
-    source = 2 * common + s + lam**2 * m["m22"] * Theta
-    T = scan(alpha, source + r * kappa**2 * F + 2 * r * perp * kappa * Q)
-    return {"R": R, "S": S, "T": T, "U": scan(alpha, s)}
 
 
 def _all_finite(net: Network, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

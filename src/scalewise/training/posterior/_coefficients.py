@@ -32,12 +32,12 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks import Network
+from scalewise.training.posterior._added import Added
 from scalewise.training.posterior._averages import TOLERANCE, Layered, exact, sampled
 from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._responses import Slope, Step, responses
 
-PARTS = ("evidence", "metric_fluctuation", "metric_nlo")
 _SEEDS = 1000  # between layers
 
 
@@ -47,26 +47,14 @@ class OfLayer:
 
     Args:
         layer: $\ell$.
-        mean: Of outputs on test samples, in `PARTS`.
-        within: Covariance that each output has by itself, or its diagonal.
-        between: Covariance that outputs have with one another too, between test samples or of each alone.
-        noise: $\langle DSD^T\rangle$ on its diagonal.
-        skew: $\langle c\,Du_i\rangle$, if it is wanted.
-        square: $\langle c^2\rangle$, likewise.
-        evidence: Of the logarithm.
+        added: To the posterior.
         learned: $X$ of the metric right behind the layer, from the neurons of the layer itself.
         here: How that metric answers to the one before the layer.
         points: How many neurons each scramble has.
     """
 
     layer: int
-    mean: Float[np.ndarray, "_scramble part output test"]
-    within: Float[np.ndarray, "_scramble ..."]
-    between: Float[np.ndarray, "_scramble ..."]
-    noise: Float[np.ndarray, "_scramble test"]
-    skew: Float[np.ndarray, "_scramble output test"] | None
-    square: Float[np.ndarray, "_scramble test"] | None
-    evidence: Float[np.ndarray, " _scramble"]
+    added: Added
     learned: Float[np.ndarray, "_scramble sample sample"]
     here: Slope
     points: int
@@ -131,10 +119,8 @@ def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
     if layered.weighted:
         evidence = r * (known["evidence"] + rest["evidence"]) + _weight(layered.Y, G1[:, A, A])
     skew, square = (r * of[name] if layered.tails else None for name in ("skew", "square"))
-    return OfLayer(
-        layer, mean, within, r * of["between"], r * noise, skew, square, evidence, X, step.here,
-        found.points,
-    )  # fmt: skip
+    added = Added(mean, within, r * of["between"], r * noise, skew, square, evidence)
+    return OfLayer(layer, added, X, step.here, found.points)
 
 
 def _learned(

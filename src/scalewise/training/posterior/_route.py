@@ -9,11 +9,11 @@ import numpy as np
 from scalewise.gaussian import combined
 from scalewise.networks import Network
 from scalewise.training._algorithms import Bayes, LastLayer
-from scalewise.training._asked import Arrays, Asked, Found, Route
-from scalewise.training._generalisation import class_error_nlo
+from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._spectrum import spectrum
+from scalewise.training.posterior._added import PARTS, outcomes
 from scalewise.training.posterior._averages import TOLERANCE, scrambles
-from scalewise.training.posterior._coefficients import PARTS, OfLayer, by_layer
+from scalewise.training.posterior._coefficients import OfLayer, by_layer
 from scalewise.training.posterior._point import Point, kernels_of
 
 _STANDARD_ERRORS = 4.0  # an error is to hold for all entries, as in `predict`
@@ -27,14 +27,13 @@ _SPREADS = (
     "test_error_nlo",
     "learning_parameter",
 )
-_PAIRS = (("ij", "kl"), ("ik", "jl"), ("il", "jk"))
 _LEARNED = ("log_evidence_nlo", "feature_change_nlo")
 
 
 def _obstacle(asked: Asked, name: str) -> str:
     net = asked.plain
     if net is None:
-        return "of a posterior order 1/n is known of an `MLP`"
+        return "what hidden layers learn is known of an `MLP`"
     sigma = net.activation
     if net.depth == 1:
         return "a network of depth 1 has no hidden layer, and no correction at any width"
@@ -68,12 +67,14 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     weighted, tails = isinstance(asked.algorithm, Bayes), "test_error_nlo" in names
     # Parts may cancel in what they are parts of.
     tolerance = min(TOLERANCE, 0.5 * (asked.accuracy or 1.0) / _STANDARD_ERRORS)
-    found = by_layer(net, K, at, weighted=weighted, tails=tails, tolerance=tolerance)
-    layers = list(found)[::-1]
-    outcomes = _outcomes(asked, at, layers, net)
+    each = by_layer(net, K, at, weighted=weighted, tails=tails, tolerance=tolerance)
+    layers = list(each)[::-1]
+    found = outcomes(asked, at, [of.added for of in layers])
+    if "feature_change_nlo" in names:
+        found["feature_change_nlo"] = _features(layers, net)
     values, errors = {}, {}
     for name in names:
-        values[name], error = combined(outcomes[name])
+        values[name], error = combined(found[name])
         errors[name] = np.asarray(_STANDARD_ERRORS * error)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in names:
@@ -91,63 +92,6 @@ def _expanded(asked: Asked, *, whole: bool) -> tuple[Network, Point, np.ndarray]
     count = len(task.inputs)
     known = spectrum(K[-1, :count, :count], "kernel of the training samples")
     return net, Point.of(K[-1], task.targets, known, noise, whole=whole), K
-
-
-def _outcomes(asked: Asked, at: Point, layers: list[OfLayer], net: Network) -> Arrays:
-    """Everything, with an axis of scrambles in front."""
-    by_part = np.sum([of.mean for of in layers], axis=0)
-    mean = by_part.sum(axis=1)
-    found = {
-        "output_mean_nlo": mean,
-        "output_mean_nlo_by_part": by_part,
-        "output_mean_nlo_by_layer": np.stack([of.mean.sum(axis=1) for of in layers], axis=1),
-        "log_evidence_nlo": np.sum([of.evidence for of in layers], axis=0),
-    }
-    within = np.sum([of.within for of in layers], axis=0)
-    between = np.sum([of.between for of in layers], axis=0)
-    shared = between
-    eye = np.eye(at.u.shape[1])[:, :, None]
-    if at.whole:
-        whole = between + eye[..., None] * within[:, None, None]
-        found["output_covariance_nlo"] = whole
-        within, between = (np.einsum("...bb->...b", part) for part in (within, between))
-    own = between + eye * within[:, None, None]
-    variance = np.einsum("eiib->eib", own)
-    shared = np.einsum("eiib->eib", between)
-    found["variance_nlo"] = variance
-    if asked.task.test_targets is not None and len(asked.tests):
-        leading = at.mean - asked.task.test_targets
-        found["test_loss_nlo"] = (leading.T * mean + 0.5 * variance).sum(axis=1)
-        if layers[0].skew is not None:
-            found["test_error_nlo"] = _test_error(asked, at, layers, mean, own)
-    if variance.size:
-        noise = np.sum([of.noise for of in layers], axis=0)
-        # A test input that repeats a training input has no variance to compare with.
-        share = (noise + shared.max(axis=1)) / np.where(at.variance > 0, at.variance, np.inf)
-        found["learning_parameter"] = share.max(axis=1)
-    found["feature_change_nlo"] = _features(layers, net)
-    return found
-
-
-def _test_error(
-    asked: Asked, at: Point, layers: list[OfLayer], mean: np.ndarray, own: np.ndarray
-) -> np.ndarray:
-    """By all four cumulants of a mixture of Gaussians."""
-    wanted, eye = asked.task.test_targets, np.eye(at.u.shape[1])
-    assert wanted is not None
-    skew, square = (
-        np.sum([getattr(of, name) for of in layers], axis=0) for name in ("skew", "square")
-    )
-    placed = [np.einsum(f"e{i}b,{j}{k}->eijkb", skew, eye) for i, j, k in ("ijk", "jik", "kij")]
-    third = np.sum(placed, axis=0)
-    pairs = np.sum([np.einsum(f"{a},{b}->ijkl", eye, eye) for a, b in _PAIRS], axis=0)
-    fourth = np.einsum("ijkl,eb->eijklb", pairs, square)
-    return np.array(
-        [
-            class_error_nlo(at.mean.T, at.variance, wanted.T, cumulants)
-            for cumulants in zip(mean, own, third, fourth, strict=True)
-        ]
-    )
 
 
 def _features(layers: list[OfLayer], net: Network) -> np.ndarray:

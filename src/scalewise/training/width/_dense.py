@@ -23,7 +23,8 @@ from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._contractions import Frame
 from scalewise.training.width._cumulants import fourth, third
 from scalewise.training.width._moments import PARTS, Moments
-from scalewise.training.width._tensors import Samples, letters_of, shared_tensors, theta, without
+from scalewise.training.width._tensors import Samples, letters_of, shared_tensors, theta
+from scalewise.training.width._widened import shared_channels, without
 
 MOST = 32  # samples whose tensors are made at once: half a minute and three gigabytes through three layers
 _TRAINED = 24  # training samples of them, so that a block of tests has room
@@ -100,19 +101,10 @@ class _Setting:
 def unknown(asked: Asked, name: str) -> str:
     """A clause that says why nothing of order 1/n is known here, however few samples there are."""
     net = asked.net
-    if net.depth < 2:
-        return "a network of one layer has no hidden width to expand in"
-    if not net.program.averages_out(((net.program.layers[-1], 1.0),)):
-        return (
-            "outputs to which a skip connection adds have other neurons than one random layer gives"
-        )
-    if not net.program.laws[-1].is_normal:
-        return (
-            f"the weights of the read-out are {net.program.laws[-1].name}, and one neuron's fourth cumulant takes "
-            "part in what training does to it; give the read-out law='normal'"
-        )
+    if why := unknown_readout(net):
+        return why
     if asked.plain is None and isinstance(asked.algorithm, LastLayer):
-        return "training of the last layer alone is known at order 1/n of an `MLP`"
+        return "of the last layer alone the fluctuations of its metric tell it"
     letters = letters_of(_network(asked))
     for letter in letters:
         row = of_letter(letter)
@@ -124,6 +116,22 @@ def unknown(asked: Asked, name: str) -> str:
         return f"{why}. Train on fewer samples"
     if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
+    return ""
+
+
+def unknown_readout(net: Network) -> str:
+    """A clause that says why outputs of a network, given its hidden layers, are no independent normal numbers."""
+    if net.depth < 2:
+        return "a network of one layer has no hidden width to expand in"
+    if not net.program.averages_out(((net.program.layers[-1], 1.0),)):
+        return (
+            "outputs to which a skip connection adds have other neurons than one random layer gives"
+        )
+    if not net.program.laws[-1].is_normal:
+        return (
+            f"the weights of the read-out are {net.program.laws[-1].name}, and one neuron's fourth cumulant takes "
+            "part in what training does to it; give the read-out law='normal'"
+        )
     return ""
 
 
@@ -170,8 +178,8 @@ def _obstacle(asked: Asked, name: str) -> str:
         return why
     count, tests = len(asked.task.inputs), len(asked.tests)
     if asked.plain is None:
-        if name == "output_mean_nlo_by_layer":
-            return "it is known of an `MLP`"
+        if name == "output_mean_nlo_by_layer" and (why := shared_channels(asked.net)):
+            return why
         fits = count + tests
         if name in _AT_ONCE and (why := _too_large(asked.net, fits)):
             return f"{why}. Give fewer tests at a time, or ask for means and variances alone"
@@ -321,7 +329,7 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
 def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Timed]:
     """From every estimate of the tensors, at an accuracy of expectations or from nodes."""
     whole, thinner = setting.samples.runs(setting.net, accuracy), []
-    if setting.net.is_plain and "output_mean_nlo_by_layer" in setting.names:
+    if "output_mean_nlo_by_layer" in setting.names:
         thinner = [
             setting.samples.runs(without(setting.net, layer), accuracy)
             for layer in range(1, setting.net.depth - 1)

@@ -22,7 +22,6 @@ from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._whole import Layers
 from scalewise.training.width._moments import LETTERS
 
-_INFINITE = 2**30  # times as wide: a layer whose width costs nothing
 _NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
 _KEPT = 2**30  # bytes of tensors that a call after this one may want again
 Runs = list[list[Arrays]]
@@ -108,13 +107,6 @@ def letters_of(net: Network) -> tuple[str, ...]:
     below = [net.program.own(layer) for layer in range(1, net.depth)]
     learns = any(own.lambda_b or own.lambda_W for own in below)
     return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
-
-
-def without(net: Network, layer: int) -> Network:
-    """The network with a hidden layer so wide that it does not count."""
-    width = list(net.hidden_widths)
-    width[layer - 1] *= _INFINITE
-    return net.at_width(width)
 
 
 def theta(flow: KernelFlow) -> np.ndarray:
