@@ -155,7 +155,7 @@ LATE = {
     "plan/proof/_transfer.py": "the same",
     "theory/single/_single_input.py": "the rule for one label is that for many, whose room imports this one",
     "theory/_predict.py": "few enter the rooms of skip connections and of any layers, with an optimiser and JAX",
-    "training/width/_tensors.py": "the same",
+    "theory/order/_runs.py": "the same",
 }
 
 

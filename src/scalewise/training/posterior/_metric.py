@@ -24,11 +24,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import at_least_usual, with_shakes
-from scalewise.networks._course import kind
 from scalewise.networks._network import Network
 from scalewise.observables import of_letter
-from scalewise.selection import too_large
-from scalewise.theory.order._whole import whole_runs
+from scalewise.theory.order._runs import runs_of, untold
 from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._spectrum import spectrum
@@ -52,10 +50,8 @@ def _obstacle(asked: Asked, name: str) -> str:
     for letter in _LETTERS:
         if why := of_letter(letter).obstacle_of(net):
             return why
-    if isinstance(why := kind(net.program), str):
-        return f"it takes fluctuations of its metric as whole arrays, and {why}"
     count = len(asked.task.inputs) + len(asked.tests)
-    if why := too_large(net, count, of_letter("G1")):
+    if why := untold(net, count, _LETTERS):
         return f"{why}. Give fewer samples"
     if name == "output_mean_nlo_by_layer":
         return shared_channels(net)
@@ -99,7 +95,7 @@ def _metrics(net: Network, x: np.ndarray) -> list[list[tuple[Vertex, Metric]]]:
     at = [np.ix_(*(places,) * legs) for legs in (4, 2)]
     return [
         [(one["V"][at[0]], one["G1"][at[1]]) for one in run]
-        for run in whole_runs(net, different, _LETTERS)
+        for run in runs_of(net, different, _LETTERS)
     ]
 
 

@@ -11,7 +11,7 @@ from scalewise.activations import Activation
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks._network import Network
 from scalewise.observables import of_letter
-from scalewise.selection import told_together
+from scalewise.theory.order._runs import untold
 from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
@@ -250,8 +250,7 @@ def _room(asked: Asked) -> int:
 
 def _too_large(net: Network, count: int) -> str:
     """Why all tensors of so many samples do not fit, a clause."""
-    told = told_together(net, count, [of_letter(letter) for letter in letters_of(net)])
-    return "" if told.by else told.reason or told.units
+    return untold(net, count, letters_of(net))
 
 
 def _tell(settings: Sequence[_Setting]) -> None:

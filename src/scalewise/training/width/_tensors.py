@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from scalewise._extras import require
 from scalewise.networks._network import Network
-from scalewise.observables import of_letter
-from scalewise.selection import told_together
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
+from scalewise.theory.order._runs import runs_of
 from scalewise.theory.order._tensor_flow import tensor_runs
-from scalewise.theory.order._whole import whole_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._whole import Layers
@@ -87,19 +84,14 @@ class Samples:
         return runs
 
     def fluctuations(self, net: Network) -> Arrays:
-        """Tensors of the fluctuations of the NTK alone, one estimate."""
-        return self._made(net, ("A", "B"))[0][0]
+        """Tensors of the fluctuations of the NTK alone, the mean of all estimates."""
+        run = self._made(net, ("A", "B"))[0]
+        return {x: np.mean([one[x] for one in run], axis=0) for x in run[0]}
 
     def _made(self, net: Network, letters: tuple[str, ...], *ways: Layers) -> Runs:
         if net.is_plain:
             return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
-        if told_together(net, len(self.inputs), list(map(of_letter, letters))).by == "whole":
-            return whole_runs(net, self.inputs, letters, *ways)
-        require("jax", for_="Order 1/n of layers of every kind", extra="nets")
-        # A room that few enter, and that needs JAX.
-        from scalewise.theory.order._responses import unit_runs
-
-        return unit_runs(net, self.inputs, letters)
+        return runs_of(net, self.inputs, letters)
 
 
 def letters_of(net: Network) -> tuple[str, ...]:

@@ -1,0 +1,47 @@
+"""Tensors of the last layer in estimates that belong together, of any network: whole arrays or single units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scalewise._extras import require
+from scalewise.networks._network import Network
+from scalewise.observables import Observable, of_letter
+from scalewise.selection import told_together
+from scalewise.theory.order._tensors import Tensors
+from scalewise.theory.order._whole import whole_runs
+
+
+def runs_of(net: Network, x: np.ndarray, letters: Sequence[str]) -> list[list[Tensors]]:
+    """By run the tensors of every estimate, for `scalewise.gaussian.with_shakes`.
+
+    Args:
+        net: The network, of which something tells them, see `untold`.
+        x: Checked inputs.
+        letters: Which tensors.
+    """
+    if told_together(net, len(x), _rows(letters)).by == "whole":
+        return whole_runs(net, x, letters)
+    require("jax", for_="Order 1/n of layers of every kind", extra="nets")
+    # A room that few enter, and that needs JAX.
+    from scalewise.theory.order._responses import unit_runs
+
+    return unit_runs(net, x, letters)
+
+
+def untold(net: Network, samples: int, letters: Sequence[str]) -> str:
+    """Why nothing tells these tensors of so many samples, a clause; empty if something does.
+
+    Args:
+        net: The network.
+        samples: How many inputs there are.
+        letters: Which tensors.
+    """
+    told = told_together(net, samples, _rows(letters))
+    return "" if told.by else told.reason or told.units
+
+
+def _rows(letters: Sequence[str]) -> list[Observable]:
+    return [of_letter(letter) for letter in letters]
