@@ -13,6 +13,7 @@ from jaxtyping import Float
 from scalewise.networks._network import Network
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._tensor_flow import tensor_runs
+from scalewise.theory.order._way import Make
 from scalewise.theory.order._whole import whole_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
@@ -88,7 +89,7 @@ class Samples:
         """Tensors of the fluctuations of the NTK alone, one estimate."""
         return self._made(net, ("A", "B"))[0][0]
 
-    def _made(self, net: Network, letters: tuple[str, ...], *ways: Layers) -> Runs:
+    def _made(self, net: Network, letters: tuple[str, ...], *ways: Make) -> Runs:
         if net.is_plain:
             return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
         return whole_runs(net, self.inputs, letters, *ways)
