@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.activations import Activation
+from scalewise.networks._course import course
 from scalewise.networks._network import Network
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._tensor_flow import tensor_runs
-from scalewise.theory.order._way import Make
+from scalewise.theory.order._tensors import ALIKE, in_parts
 from scalewise.theory.order._whole import whole_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
@@ -22,6 +24,7 @@ from scalewise.training.width._moments import LETTERS
 
 _INFINITE = 2**30  # times as wide: a layer whose width costs nothing
 _NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
+_TOGETHER = 32  # labels of a population, of which expectations as accurate as asked are made all
 _KEPT = 2**30  # bytes of tensors that a call after this one may want again
 Runs = list[list[Arrays]]
 _SHARED: ContextVar[dict[object, Runs] | None] = ContextVar("tensors", default=None)
@@ -77,8 +80,7 @@ class Samples:
         if kept is not None and key in kept:
             return kept[key]
         letters = letters_of(net)
-        ways = () if accuracy is None else (self.layers(accuracy),)
-        found = self._made(net, letters, *ways)
+        found = self._made(net, letters, accuracy)
         none = {x: np.zeros((len(self.inputs),) * 4) for x in LETTERS if x not in letters}
         runs = [[none | one for one in run] for run in found]
         if kept is not None and _size(runs) + sum(map(_size, kept.values())) <= _KEPT:
@@ -87,12 +89,33 @@ class Samples:
 
     def fluctuations(self, net: Network) -> Arrays:
         """Tensors of the fluctuations of the NTK alone, one estimate."""
-        return self._made(net, ("A", "B"))[0][0]
+        return self._made(net, ("A", "B"), None)[0][0]
 
-    def _made(self, net: Network, letters: tuple[str, ...], *ways: Make) -> Runs:
+    def _made(self, net: Network, letters: tuple[str, ...], accuracy: Accuracy | None) -> Runs:
+        make = ALIKE if accuracy is None else self.layers(accuracy)
         if net.is_plain:
-            return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
-        return whole_runs(net, self.inputs, letters, *ways)
+            return tensor_runs(net, self.flow.K, self.flow.Theta, letters, make)
+        together = None if accuracy is None else _TOGETHER
+        return whole_runs(net, self.inputs, letters, make, together)
+
+
+def has_accuracies(net: Network, x: Float[np.ndarray, "sample *positions feature"]) -> bool:
+    """Whether all expectations are as accurate as asked, and none is over nodes."""
+    own = course(net.program, x, [net.program.layers[-1]])
+    return all(
+        _is_analytic(population.sigma) and not in_parts(own, root, _TOGETHER)
+        for root, population in own.populations.items()
+    )
+
+
+def most_labels(net: Network, x: Float[np.ndarray, "sample *positions feature"]) -> int:
+    """Of a population: entries of expectations are their fourth power."""
+    return course(net.program, x, [net.program.layers[-1]]).most_labels
+
+
+def _is_analytic(sigma: Activation) -> bool:
+    """Whether conditioned expectations exist, and nodes have something left to tell."""
+    return sigma.is_smooth and not sigma.is_scale_invariant and sigma.family != "exp"
 
 
 def letters_of(net: Network) -> tuple[str, ...]:
