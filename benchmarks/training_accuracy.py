@@ -23,7 +23,7 @@ from typing import Any
 from scalewise.training import ExpansionWarning, GradientFlow, TwoStepNewton
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from accurate_coefficients import DAILY, OTHERS, Case, Pull, pulls
+from accurate_coefficients import DAILY, OTHERS, Case, Pull, pulls, setting
 
 RESULTS = Path(__file__).parent / "results"
 ALGORITHMS = (GradientFlow(), GradientFlow(1.0), TwoStepNewton())
@@ -42,7 +42,7 @@ def main() -> None:
             started = time.process_time()
             with warnings.catch_warnings():  # the width says nothing of the coefficients
                 warnings.simplefilter("ignore", ExpansionWarning)
-                found = [one._asdict() for one in pulls(case, ALGORITHMS)]
+                found = [one._asdict() for one in pulls(*setting(case), ALGORITHMS)]
             seconds = round(time.process_time() - started, 1)
             known[label(case)] = {"cpu_seconds": seconds, "pulls": found}
             print(label(case), seconds, f"{max(Pull(**one).pull for one in found):.2f}", flush=True)

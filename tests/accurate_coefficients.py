@@ -61,9 +61,10 @@ class Pull(NamedTuple):
         return self.true / self.stated
 
 
-def pulls(case: Case, algorithms: Sequence[Any] = (GradientFlow(),)) -> Iterator[Pull]:
+def pulls(
+    net: sw.Network, task: sw.Task, algorithms: Sequence[Any] = (GradientFlow(),)
+) -> Iterator[Pull]:
     """Of all outcomes at each accuracy."""
-    net, task = setting(case)
 
     def found(accuracy: float | None) -> list[xr.Dataset]:
         with _tensors.shared_tensors():

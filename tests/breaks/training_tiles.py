@@ -41,29 +41,44 @@ of_routes = row(
 
 MUTANTS = (
     of_recursions(
-        "tiles, F: both slides alike",
-        'yield at.C**2 * at.r, first, second, at.old("F", gamma, c, delta, d)',
-        'yield at.C**2 * at.r, first, second, at.old("F", a, c, delta, d)',
+        "tiles, covariance: pairs not exchanged",
+        "zip(reversed(at) if found.swap else at, found.turns, strict=True)",
+        "zip(at, found.turns, strict=True)",
     ),
     of_recursions(
-        "tiles, R: B on its own legs",
-        'yield rate, slope, at.X(0, a, b), at.old("B", a, a, c, d)',
-        'yield rate, slope, at.X(0, a, b), at.old("B", a, b, c, d)',
+        "tiles, covariance: labels not turned",
+        "(side[::-1] if turned else side for side, turned in sides)",
+        "(side for side, turned in sides)",
     ),
     of_recursions(
-        "tiles, T: Q not slid",
-        'at.X(0, one, three), at.old("Q", two, four, one, one)',
-        'at.X(0, one, three), at.old("Q", two, four, one, three)',
+        "tiles, covariance: in the order of sites",
+        "tuple(labels[printed.index(x)] for x in places)",
+        "labels",
     ),
     of_recursions(
-        "tiles, H1: fluctuations counted twice",
-        'yield 0.5, at.M(p + 2, p + 2, a, b), at.old("V", a, b, a, b)',
-        'yield 1.0, at.M(p + 2, p + 2, a, b), at.old("V", a, b, a, b)',
+        "tiles, noise: with the product of both halves",
+        "        if term.inside:\n            (x, y, v, w)",
+        "        if False:\n            (x, y, v, w)",
+    ),
+    of_recursions(
+        "tiles, answers: the last of each change",
+        "found[change] + value if change in found else value",
+        "value",
+    ),
+    of_recursions(
+        "tiles, answers: at a pair's own labels",
+        "_Answer(value, change.pair, self._at(change, labels))",
+        "_Answer(value, change.pair, labels)",
+    ),
+    of_recursions(
+        "tiles, shift: fluctuations counted twice",
+        "yield factor * self._site.r, value, old",
+        "yield 2 * factor * self._site.r, value, old",
     ),
     of_recursions(
         "tiles, widths: ratio forgotten",
-        "self._site.lambda_W, self._site.r",
-        "self._site.lambda_W, 1.0",
+        "yield self._site.r, first.value, second.value, old",
+        "yield 1.0, first.value, second.value, old",
     ),
     of_recursions(
         "tiles, product: a factor left out",

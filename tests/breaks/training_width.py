@@ -27,6 +27,10 @@ of_algorithms = row("training/_algorithms.py", USERS)
 of_newton = row("training/_newton.py", USERS)
 of_tensors = row("training/width/_contractions.py", MOMENTS)
 of_moments = row("training/width/_moments.py", MOMENTS)
+of_others = row(
+    "training/width/_tensors.py",
+    "tests/training/test_accuracy.py::test_stated_errors_of_other_networks_hold_beside_another_quadrature",
+)
 of_made = row("training/width/_tensors.py", VERB)
 of_dense = row("training/width/_dense.py", VERB)
 CUMULANTS = f"{MOMENTS}::test_cumulants_are_expectations"
@@ -42,6 +46,16 @@ TIME = "tests/training/test_accuracy.py::test_the_time_of_few_samples_is_that_of
 SIGNS = "tests/training/test_accuracy.py::test_variances_that_a_width_makes_negative_are_told"
 
 MUTANTS = (
+    of_others(
+        "trained, other networks: neurons that remember are over nodes",
+        "_TOGETHER = 32",
+        "_TOGETHER = 2",
+    ),
+    of_others(
+        "trained, other networks: no accuracy reaches their expectations",
+        "return whole_runs(net, self.inputs, letters, make, together)",
+        "return whole_runs(net, self.inputs, letters)",
+    ),
     of_dense(
         "time of few samples: of the first block",
         "** 4 for setting in settings)",

@@ -111,7 +111,7 @@ DEEP = (30, [0.0, *[0.8] * 13, 0.0])
 )
 def test_one_input_from_tables_is_one_on_whole_arrays(name, widths, skips, monkeypatch) -> None:
     if widths == 30:  # layer by layer, as those of more than a dozen layers are
-        monkeypatch.setattr(_tensors, "_TOGETHER", 1)
+        monkeypatch.setattr(_tensors, "TOGETHER", 1)
     depth = len(skips)
     net = ResidualMLP(depth, widths, name, gamma=skips, C_b=0.1, C_W=1.2, input_dim=2, output_dim=3)
     alone = sw.predict(net, X[:1], observables=OF_ONE)

@@ -7,6 +7,7 @@ import pytest
 
 import scalewise as sw
 from accurate_coefficients import DAILY, NAMES, OTHERS, Case, product_rule, pulls, size
+from accurate_coefficients import setting as of_case
 from grids import thorough
 from scalewise.training import AccuracyWarning, Bayes, ExpansionWarning, GradientFlow, LastLayer
 from scalewise.training._asked import Asked
@@ -190,12 +191,40 @@ def test_variances_that_a_width_makes_negative_are_told() -> None:
         sw.at_width(wide, 2)
 
 
+@pytest.mark.filterwarnings("ignore:Training magnifies:scalewise.training.ExpansionWarning")
 @pytest.mark.parametrize("case", [*DAILY, *thorough(*((case,) for case in OTHERS))], ids=str)
 def test_stated_errors_hold_beside_another_quadrature(case: Case) -> None:
     """Of all outcomes at each accuracy; where one that is asked for is out of reach, that is said."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", AccuracyWarning)
-        found = list(pulls(case))
+        found = list(pulls(*of_case(case)))
     beyond = [one for one in found if one.accuracy and one.stated > one.accuracy]
     assert bool(beyond) == any(issubclass(one.category, AccuracyWarning) for one in told), beyond
     assert 1e-4 < max(one.pull for one in found) < 1.5, found
+
+
+def other_networks() -> dict[str, tuple[sw.Network, int, tuple[int, ...]]]:
+    """Whose preactivations at all labels of so many samples of a shape lie in three dimensions at most."""
+    own = {"width": 10**6, "C_W": 1.4, "lambda_b": 0.5}
+    pooled = (sw.Conv(2, padding="circular"), "tanh", sw.GlobalAvgPool(), sw.Dense(1))
+    stacked = (sw.Dense(), "tanh", sw.Dense(), "gelu", sw.Dense(1))
+    stream = sw.networks.ResidualMLP(
+        3, 10**6, "tanh", gamma=(0.0, 0.9, 0.0), input_dim=1, output_dim=1, C_W=0.8, lambda_b=0.5
+    )
+    return {
+        "pooled": (sw.Network(*pooled, input_shape=(2, 1), **own), 3, (2, 1)),
+        "stacked": (sw.Network(*stacked, input_shape=3, **own), 2, (3,)),
+        "stream": (stream, 2, (1,)),
+    }
+
+
+@pytest.mark.parametrize("name", ["stream", *thorough("pooled", "stacked")])
+def test_stated_errors_of_other_networks_hold_beside_another_quadrature(name: str) -> None:
+    """Positions, activations that differ, and neurons that remember themselves."""
+    net, count, shape = other_networks()[name]
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((count, *shape)), rng.standard_normal((count, 1))
+    task = sw.Task(x[:-1], y[:-1], test_inputs=x[-1:], test_targets=y[-1:])
+    found = list(pulls(net, task))
+    assert 1e-4 < max(one.pull for one in found) < 1.5, found
+    assert max(one.stated for one in found if one.accuracy) < 3e-3

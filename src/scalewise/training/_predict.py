@@ -107,9 +107,9 @@ def predict_training(
             parameters about where they are, in place of all that could be drawn (`predict_linearised`);
             ``output_mean_nlo`` and ``test_loss_nlo`` are what its own dNTK and ddNTKs add, times the width.
         accuracy: Of the coefficients of 1/n: their errors relative to their sizes, root mean squares over the
-            entries of each. ``None`` for what comes without a long wait, .01 with up to 16 samples of a smooth
-            activation. ``"<name>_error"`` and the attribute ``accuracy`` say what is reached, and a warning where
-            that is less than asked.
+            entries of each. ``None`` for what comes without a long wait, .01 with up to 16 samples, or samples
+            times positions, and smooth activations. ``"<name>_error"`` and the attribute ``accuracy`` say what is
+            reached, and a warning where that is less than asked.
         draws: Of another loss than ``"mse"``, for which there is no closed form: how many networks of infinite
             width are drawn and trained, spread evenly. Their outputs depend on each other, so that ``variance``
             and ``output_covariance`` have outputs for dimensions too; ``class_probability`` comes with them, and

@@ -22,6 +22,7 @@ from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
+from scalewise.training.width._tensors import has_accuracies
 
 ROUTES: tuple[Route, ...] = (KINKS, DENSE, NEURONS, METRIC, TILES)  # further reaching ones behind
 _EXACT_FIRST: tuple[Route, ...] = (KINKS, TILES, DENSE, NEURONS, METRIC)
@@ -159,8 +160,8 @@ def _why_not(asked: Asked) -> str:
         return "expectations of an activation with a kink are sampled"
     if isinstance(asked.algorithm, Bayes | LastLayer):
         return "neurons are sampled"
-    if asked.plain is None:
-        return "expectations over positions are sampled"
+    if not has_accuracies(asked.net, asked.task.inputs):
+        return "some of its expectations are sampled"
     return "neighbouring inputs, or weights as large as these, take a finer one than there is"
 
 

@@ -10,25 +10,45 @@ from scalewise._extras import require
 from scalewise.networks._network import Network
 from scalewise.observables import Observable, of_letter
 from scalewise.selection import told_together
-from scalewise.theory.order._tensors import Tensors
+from scalewise.theory.order._tensors import ALIKE, Tensors
+from scalewise.theory.order._way import Make
 from scalewise.theory.order._whole import whole_runs
 
 
-def runs_of(net: Network, x: np.ndarray, letters: Sequence[str]) -> list[list[Tensors]]:
+def runs_of(
+    net: Network,
+    x: np.ndarray,
+    letters: Sequence[str],
+    make: Make = ALIKE,
+    together: int | None = None,
+) -> list[list[Tensors]]:
     """By run the tensors of every estimate, for `scalewise.gaussian.with_shakes`.
 
     Args:
         net: The network, of which something tells them, see `untold`.
         x: Checked inputs.
         letters: Which tensors.
+        make: The expectations of an activation at a kernel, where they are whole arrays.
+        together: Labels of a population up to which these are of all of them; a dozen if ``None``.
     """
-    if told_together(net, len(x), _rows(letters)).by == "whole":
-        return whole_runs(net, x, letters)
+    if as_arrays(net, len(x), letters):
+        return whole_runs(net, x, letters, make, together)
     require("jax", for_="Order 1/n of layers of every kind", extra="nets")
     # A room that few enter, and that needs JAX.
     from scalewise.theory.order._responses import unit_runs
 
     return unit_runs(net, x, letters)
+
+
+def as_arrays(net: Network, samples: int, letters: Sequence[str]) -> bool:
+    """Whether whole arrays tell these tensors of so many samples.
+
+    Args:
+        net: The network.
+        samples: How many inputs there are.
+        letters: Which tensors.
+    """
+    return told_together(net, samples, _rows(letters)).by == "whole"
 
 
 def untold(net: Network, samples: int, letters: Sequence[str]) -> str:

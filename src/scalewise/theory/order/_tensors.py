@@ -19,13 +19,17 @@ from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Kernels, Make, Way
 
-_TOGETHER = 12  # labels of a population, up to which all expectations are made together
+TOGETHER = 12  # labels of a population, up to which all expectations are made together
 ALIKE = partial(Layer, alike=True)  # where inverse kernels are multiplied: all entries wrong alike
 Tensors = dict[str, np.ndarray]  # by letter, an axis of estimates first
 
 
 def tensors_along(
-    course: Course, kernels: Kernels, letters: Sequence[str], make: Make = Layer
+    course: Course,
+    kernels: Kernels,
+    letters: Sequence[str],
+    make: Make = Layer,
+    together: int | None = None,
 ) -> Iterator[tuple[int, list[Tensors]]]:
     """Each layer that was asked for and fluctuates, by its node, and its tensors in every run.
 
@@ -34,6 +38,7 @@ def tensors_along(
         kernels: K and Theta of its random layers.
         letters: Which tensors.
         make: The expectations of an activation at a kernel.
+        together: Labels of a population up to which these are of all of them; `TOGETHER` if ``None``.
     """
     way = Way(course, kernels, wanted(tuple(letters)))
     orders = [OrderOne() for _ in range(1 + SHAKES)]
@@ -42,8 +47,7 @@ def tensors_along(
     for time, step in enumerate(course.steps):
         root = way.root(step)
         if root not in seen:
-            several = len(course.populations[root].points) > 1 and way.size(root) > _TOGETHER
-            some = _Some(next(known), make)
+            some, several = _Some(next(known), make), in_parts(course, root, together)
             seen[root] = [_Seen(some, seed, several=several) for seed in (None, *range(SHAKES))]
         alive = way.alive(time)
         for order, own in zip(orders, seen[root], strict=True):
@@ -59,6 +63,19 @@ def tensors_along(
             )
         if way.last_read[root] == time:
             del seen[root]
+
+
+def in_parts(course: Course, root: int, together: int | None = None) -> bool:
+    """Whether expectations of a population are made for some labels and others at a time, always by nodes.
+
+    Args:
+        course: The network.
+        root: The population.
+        together: Labels up to which they are not; `TOGETHER` if ``None``.
+    """
+    most = TOGETHER if together is None else together
+    points = course.populations[root].points
+    return len(points) > 1 and sum(map(course.labels_of, points)) > most
 
 
 @dataclass

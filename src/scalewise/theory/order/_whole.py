@@ -19,7 +19,11 @@ Found = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def whole_runs(
-    net: Network, x: np.ndarray, letters: Sequence[str], make: Make = ALIKE
+    net: Network,
+    x: np.ndarray,
+    letters: Sequence[str],
+    make: Make = ALIKE,
+    together: int | None = None,
 ) -> list[list[Tensors]]:
     """Tensors of the last layer as `scalewise.theory.order._tensor_flow.tensor_runs` gives them, of any network.
 
@@ -28,11 +32,13 @@ def whole_runs(
         x: Checked inputs.
         letters: Which tensors.
         make: The expectations of an activation at a kernel.
+        together: Labels of a population up to which these are of all of them; a dozen if ``None``.
     """
     program = net.program
     end = program.layers[-1]
     kernels = kernels_on_labels(program, x, end, ntk=wanted(tuple(letters)).has_tangents)
-    ((_, runs),) = tensors_along(course(program, x, [end]), kernels, letters, make)
+    along = course(program, x, [end])
+    ((_, runs),) = tensors_along(along, kernels, letters, make, together)
     return apart(runs)
 
 

@@ -43,10 +43,13 @@ class Layers:
     """
 
     accuracy: Accuracy
-    _made: dict[bytes, Whole] = field(default_factory=dict)
+    _made: dict[tuple[Activation, bytes], Whole] = field(default_factory=dict)
 
     def __call__(self, sigma: Activation, K: Matrix) -> Whole:
-        return self._made.setdefault(K.tobytes(), Whole(sigma, K, self.accuracy))
+        key = sigma, K.tobytes()
+        if key not in self._made:
+            self._made[key] = Whole(sigma, K, self.accuracy)
+        return self._made[key]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalewise.activations import Activation
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks._network import Network
 from scalewise.observables import of_letter
@@ -23,7 +22,14 @@ from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._contractions import Frame
 from scalewise.training.width._cumulants import fourth, third
 from scalewise.training.width._moments import PARTS, Moments
-from scalewise.training.width._tensors import Samples, letters_of, shared_tensors, theta
+from scalewise.training.width._tensors import (
+    Samples,
+    has_accuracies,
+    letters_of,
+    most_labels,
+    shared_tensors,
+    theta,
+)
 from scalewise.training.width._widened import shared_channels, without
 
 MOST = 32  # samples whose tensors are made at once: half a minute and three gigabytes through three layers
@@ -54,7 +60,7 @@ _ON_TRAIN = {
     "train_variance_nlo": "variance_nlo",
     "train_loss_nlo": "test_loss_nlo",
 }
-_QUICK = 16  # samples of which a finer accuracy takes little time
+_QUICK = 16  # labels of which a finer accuracy takes little time
 _RATE = 2.5e8  # multiplications of each kind of expectations in a second, where they take long
 _NODES_RATE = 7.5e4  # expectations of four samples in a second and layer, where nodes are drawn
 _OVER = 1e-12  # of an error: what rounding leaves of it
@@ -260,7 +266,7 @@ def _tell(settings: Sequence[_Setting]) -> None:
     if not net.is_plain:
         return
     entries = float(sum(len(setting.samples.inputs) ** 4 for setting in settings))
-    if _has_accuracies(net.activation):
+    if has_accuracies(net, samples.inputs):
         levels = levels_until(ENOUGH if asked.accuracy is None else asked.accuracy)
         inner = [
             sum(samples.layers(accuracy)(net.activation, K).inner for K in samples.flow.K[:-1])
@@ -279,10 +285,8 @@ def _tell(settings: Sequence[_Setting]) -> None:
 
 def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     """Values and errors with a time axis, as accurate as asked where expectations can be."""
-    net = setting.net
-    finer = net.is_plain and _has_accuracies(net.activation)
-    found = _refined if finer else _from_nodes
-    values, errors = found(setting)
+    finer = has_accuracies(setting.net, setting.samples.inputs)
+    values, errors = (_refined if finer else _from_nodes)(setting)
     times = range(len(_times(setting.asked)))
     names = [name for name, time in values if not time]
     joined = (
@@ -290,11 +294,6 @@ def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
         for part in (values, errors)
     )
     return next(joined), next(joined)
-
-
-def _has_accuracies(sigma: Activation) -> bool:
-    """Whether conditioned expectations exist, and nodes have something left to tell."""
-    return sigma.is_smooth and not sigma.is_scale_invariant and sigma.family != "exp"
 
 
 def _from_nodes(setting: _Setting) -> tuple[Timed, Timed]:
@@ -313,7 +312,7 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
         return values
 
     def fits(_: Accuracy) -> bool:
-        return asked.accuracy is not None or len(samples.inputs) <= _QUICK
+        return asked.accuracy is not None or most_labels(setting.net, samples.inputs) <= _QUICK
 
     values, errors = refined(
         found,

@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.activations import Activation
+from scalewise.networks._course import course
 from scalewise.networks._network import Network
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
-from scalewise.theory.order._runs import runs_of
+from scalewise.theory.order._runs import as_arrays, runs_of
 from scalewise.theory.order._tensor_flow import tensor_runs
+from scalewise.theory.order._tensors import ALIKE, in_parts
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._whole import Layers
 from scalewise.training.width._moments import LETTERS
 
 _NEVER = ("B", "F", "P", "Q", "R", "S", "T", "U")  # 0 where nothing below the last layer learns
+_TOGETHER = 32  # labels of a population, of which expectations as accurate as asked are made all
 _KEPT = 2**30  # bytes of tensors that a call after this one may want again
 Runs = list[list[Arrays]]
 _SHARED: ContextVar[dict[object, Runs] | None] = ContextVar("tensors", default=None)
@@ -75,8 +79,7 @@ class Samples:
         if kept is not None and key in kept:
             return kept[key]
         letters = letters_of(net)
-        ways = () if accuracy is None else (self.layers(accuracy),)
-        found = self._made(net, letters, *ways)
+        found = self._made(net, letters, accuracy)
         none = {x: np.zeros((len(self.inputs),) * 4) for x in LETTERS if x not in letters}
         runs = [[none | one for one in run] for run in found]
         if kept is not None and _size(runs) + sum(map(_size, kept.values())) <= _KEPT:
@@ -85,13 +88,36 @@ class Samples:
 
     def fluctuations(self, net: Network) -> Arrays:
         """Tensors of the fluctuations of the NTK alone, the mean of all estimates."""
-        run = self._made(net, ("A", "B"))[0]
+        run = self._made(net, ("A", "B"), None)[0]
         return {x: np.mean([one[x] for one in run], axis=0) for x in run[0]}
 
-    def _made(self, net: Network, letters: tuple[str, ...], *ways: Layers) -> Runs:
+    def _made(self, net: Network, letters: tuple[str, ...], accuracy: Accuracy | None) -> Runs:
+        make = ALIKE if accuracy is None else self.layers(accuracy)
         if net.is_plain:
-            return tensor_runs(net, self.flow.K, self.flow.Theta, letters, *ways)
-        return runs_of(net, self.inputs, letters)
+            return tensor_runs(net, self.flow.K, self.flow.Theta, letters, make)
+        together = None if accuracy is None else _TOGETHER
+        return runs_of(net, self.inputs, letters, make, together)
+
+
+def has_accuracies(net: Network, x: Float[np.ndarray, "sample *positions feature"]) -> bool:
+    """Whether all expectations are as accurate as asked, and none is over nodes or units."""
+    if not net.is_plain and not as_arrays(net, len(x), letters_of(net)):
+        return False
+    own = course(net.program, x, [net.program.layers[-1]])
+    return all(
+        _is_analytic(population.sigma) and not in_parts(own, root, _TOGETHER)
+        for root, population in own.populations.items()
+    )
+
+
+def most_labels(net: Network, x: Float[np.ndarray, "sample *positions feature"]) -> int:
+    """Of a population: entries of expectations are their fourth power."""
+    return course(net.program, x, [net.program.layers[-1]]).most_labels
+
+
+def _is_analytic(sigma: Activation) -> bool:
+    """Whether conditioned expectations exist, and nodes have something left to tell."""
+    return sigma.is_smooth and not sigma.is_scale_invariant and sigma.family != "exp"
 
 
 def letters_of(net: Network) -> tuple[str, ...]:
