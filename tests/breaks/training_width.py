@@ -53,8 +53,8 @@ MUTANTS = (
     ),
     of_others(
         "trained, other networks: no accuracy reaches their expectations",
-        "return whole_runs(net, self.inputs, letters, make, together)",
-        "return whole_runs(net, self.inputs, letters)",
+        "return runs_of(net, self.inputs, letters, make, together)",
+        "return runs_of(net, self.inputs, letters)",
     ),
     of_dense(
         "time of few samples: of the first block",
