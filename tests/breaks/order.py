@@ -25,6 +25,14 @@ of_jets = row(
 )
 
 MUTANTS = (
+    row(
+        "theory/order/_runs.py",
+        "tests/training/posterior/test_metric.py::test_drawn_networks_agree[norm-Bayes(noise_variance=0.3)]",
+    )(
+        "training of any layers: whole arrays of norms",
+        "if as_arrays(net, len(x), letters):",
+        "if True:",
+    ),
     of_jets(
         "jets of units: no learning rate of weights",
         "own.C_W * seen + own.lambda_W * learnt + constant",
