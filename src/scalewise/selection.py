@@ -277,7 +277,9 @@ def told_together(net: Network, samples: int, rows: Sequence[Observable]) -> Tol
             return Told("whole")
     why = next(filter(None, (_not_by_units(net, samples, row) for row in rows)), "")
     if not why and samples > MOST_READ:
-        why = f"arrays over four of {samples} inputs are large, and many estimates fit of {MOST_READ}"
+        why = (
+            f"arrays over four of {samples} inputs are large, and many estimates fit of {MOST_READ}"
+        )
     return Told("" if why else "units", reason, why)
 
 

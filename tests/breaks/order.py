@@ -27,7 +27,7 @@ of_jets = row(
 MUTANTS = (
     row(
         "theory/order/_runs.py",
-        "tests/training/posterior/test_metric.py::test_drawn_networks_agree[norm-Bayes(noise_variance=0.3)]",
+        "tests/training/posterior/test_metric.py::test_drawn_networks_agree",
     )(
         "training of any layers: whole arrays of norms",
         "if as_arrays(net, len(x), letters):",
