@@ -180,7 +180,7 @@ def test_black_borders_have_no_signal_and_the_slope_that_pytorch_has(sigma: str)
     layers = (sw.Conv(3), sigma, sw.Conv(3), sigma, sw.GlobalAvgPool(), sw.Dense(1))
     net = sw.Network(*layers, input_shape=(8, 1), width=8, **rates)
     x = np.zeros((2, 8, 1))
-    x[:, 3:5, 0] = RNG.normal(size=(2, 2))
+    x[:, 3:5, 0] = np.random.default_rng(1).normal(size=(2, 2))
     found = sw.predict(net, x)
     assert np.isfinite(found.kernel.values).all()
     # A border that is almost black, on the side where the slope is the left one, is the limit of it ...
