@@ -117,7 +117,7 @@ class Rules:
         beyond = Other(positions[other], *(halves if node < other else halves[::-1]))
         return Places(rows, columns, positions[node], crossed, other=beyond)
 
-    @property
+    @cached_property
     def labels_of_pair(self) -> int:
         """The most pairs of labels that two inputs have at a node."""
         one = np.zeros(1, dtype=np.int64)
