@@ -214,7 +214,15 @@ def _not_by_units(net: Network, samples: int, row: Observable) -> str:
     if why := row.of_units(net):
         return why
     most = MOST_OF_JETS if row.takes_jets else MOST_OF_UNITS
-    each = max(math.prod(net.program.positions[draw]) for draw in net.program.draws)
+    program = net.program
+    # Fields have all channels of a head for one unit; what jets cost is covariances, which have none.
+    heads = {
+        read: node.size
+        for node in program.nodes
+        if isinstance(node, _nodes.Attend) and not (node.grows or row.takes_jets)
+        for read in node.of[:3]
+    }
+    each = max(math.prod(program.positions[k]) * heads.get(k, 1) for k in program.draws)
     if samples * each <= most:
         return ""
     return (

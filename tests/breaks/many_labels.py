@@ -117,4 +117,7 @@ MUTANTS = (
         "if samples * each <= most:",
         "if True:",
     ),
+    row("selection.py", "tests/theory/test_whole.py::test_what_does_not_fit_is_said")(
+        "predict: units of heads have one channel", " * heads.get(k, 1)", ""
+    ),
 )  # fmt: skip

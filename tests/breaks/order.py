@@ -92,8 +92,8 @@ MUTANTS = (
     ),
     of_program(
         "order: bias variance dropped",
-        "Sigma = (node.own.C_b + node.own.C_W",
-        "Sigma = (node.own.C_W",
+        "return (node.own.C_b + node.own.C_W",
+        "return (node.own.C_W",
     ),
     of_program(
         "order: norms feel no other units",

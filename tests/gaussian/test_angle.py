@@ -27,6 +27,6 @@ def test_either_way_gives_the_same(
     monkeypatch.setattr("scalewise.gaussian._angle._has_vectors", lambda: vectors)
     c = np.linspace(least, 0.99, 100)
     psi, sine, *work = np.empty((4, c.size))
-    angle_and_sine(c, psi, sine, (work[0], work[1]))
+    angle_and_sine(c, least, psi, sine, (work[0], work[1]))
     np.testing.assert_allclose(np.cos(psi), c, rtol=1e-14, atol=1e-15)
     np.testing.assert_allclose(sine, np.sin(psi), rtol=1e-13, atol=1e-15)

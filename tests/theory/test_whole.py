@@ -208,6 +208,13 @@ def test_what_does_not_fit_is_said() -> None:
         sw.predict(net, images, observables="dntk_P")
     chosen = select("all", net, samples=1)
     assert "arrays over four of them fit of 32" in chosen.left_out["dntk_P"]
+    # A unit of heads has as many labels as these have channels.
+    layers = (sw.Dense(), sw.Skip(sw.Attention(size=16)), sw.GlobalAvgPool(), sw.Dense(1))
+    heads = sw.Network(*layers, width=32, input_shape=(64, 2))
+    told = select("all", heads, samples=3).left_out["four_point_vertex"]
+    assert "3 inputs have 3,072 labels in a layer" in told
+    assert "2 inputs would fit" in told
+    assert "four_point_vertex" in select("all", heads, samples=2).names
     assert {"four_point_vertex", "ntk_A"} <= set(chosen.names)
     kinked = sw.Network(
         sw.Dense(), sw.Skip("relu", sw.Dense()), "relu", sw.Dense(1), width=8, input_shape=(4,)

@@ -27,6 +27,7 @@ _ARCTAN = {
 
 def angle_and_sine(
     c: Float[np.ndarray, "*tile"],
+    least: float,
     angle: Float[np.ndarray, "*tile"],
     sine: Float[np.ndarray, "*tile"],
     work: tuple[Float[np.ndarray, "*tile"], Float[np.ndarray, "*tile"]],
@@ -35,12 +36,12 @@ def angle_and_sine(
 
     Args:
         c: From -1 to 1; it is left as it is.
+        least: Of them.
         angle: Where the first goes.
         sine: Where the second goes.
         work: Scratch arrays.
     """
-    least = -1.0 if _has_vectors() else float(c.min())
-    if least >= 0.0:
+    if least >= 0.0 and not _has_vectors():
         by_quarters(c, least, angle, sine, work)
         return
     np.arccos(c, out=angle)

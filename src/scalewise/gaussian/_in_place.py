@@ -112,9 +112,9 @@ class ScaleInvariantMap(KernelMap):
         c *= at.right(self._inverse_root)
         if c.max() > _COINCIDENT:
             c[c > _COINCIDENT] = 1.0
-        if c.min() < -_COINCIDENT:
+        if (least := float(c.min())) < -_COINCIDENT:
             c[c < -_COINCIDENT] = -1.0
-        angle_and_sine(c, psi, sine, (free[0], free[1]))
+        angle_and_sine(c, least, psi, sine, (free[0], free[1]))
         sine *= self._beta
         psi *= -self._beta
         mean = psi if slope is None else slope

@@ -11,7 +11,7 @@ Source: derived; the law of a layer given those below is exact at any width.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class Particles:
         paths: In place of these what they gave at equal weights, (sample, *positions, channel).
         fields: Of each node (sample, *positions, channel).
         entries: Of two random layers of the same weights $\mathcal L\langle xx'\rangle$, over their labels.
-        covariances: Of these what they give.
+        covariances: Of these what they give, with its jets if there are any.
         averages: All that units feel of others.
         calls: By weights the random layers that have them and whose units are drawn.
         factors: Of norms what they multiply channels by.
@@ -199,19 +199,34 @@ class Particles:
         scaled = (u * (self.shares(x) / first.taps)).reshape(len(u), -1)
         return scaled @ v.reshape(len(v), -1).T
 
-    def _draw(self, here: int, node: Draw) -> None:
+    def meet(self, here: int, covariance: Callable[[int, int], Any]) -> list[int]:
+        """Random layers of the same weights up to one, whose covariances are made; none if its units are not drawn.
+
+        Args:
+            here: The last of them.
+            covariance: Of two, over labels, or over jets and labels.
+        """
         weights = self.program.weights_of(here)
         calls = [*self.calls.get(weights, ()), here]
         for there in calls:
-            S = self._entries(here, there)
-            # A circular window of many taps may see a place twice: then its weights add up, as here.
-            Sigma = (node.own.C_b + node.own.C_W * S) * self.same_place(here, there)
-            for found, values in ((self.entries, S), (self.covariances, Sigma)):
-                found[there, here], found[here, there] = values.T, values
-        if here not in self.own.drawn:
+            Sigma = covariance(here, there)
+            self.covariances[there, here], self.covariances[here, there] = Sigma.T, Sigma
+        if here in self.own.drawn:
+            self.calls[weights] = calls
+            return calls
+        return []
+
+    def _covariance(self, one: int, other: int) -> Any:
+        node, S = self.program.nodes[one], self._entries(one, other)
+        assert isinstance(node, Draw)
+        self.entries[other, one], self.entries[one, other] = S.T, S
+        # A circular window of many taps may see a place twice: then its weights add up, as here.
+        return (node.own.C_b + node.own.C_W * S) * self.same_place(one, other)
+
+    def _draw(self, here: int, node: Draw) -> None:
+        calls, size = self.meet(here, self._covariance), self.labels(here)
+        if not calls:
             return
-        self.calls[weights] = calls
-        size = self.labels(here)
         if node.of[0] not in self.program.fixed:
             rows = jnp.concatenate([self.covariances[here, there] for there in calls], axis=1)
             self.averages.append(rows[np.tri(size, rows.shape[1], rows.shape[1] - size, bool)])

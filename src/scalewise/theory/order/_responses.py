@@ -32,7 +32,6 @@ from scalewise.networks._forward import fixed_fields
 from scalewise.networks._network import Network
 from scalewise.networks._program import Program
 from scalewise.observables import of_letter
-from scalewise.selection import MOST_OF_UNITS
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import Given, drawn, given, start
 from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
@@ -41,7 +40,6 @@ from scalewise.theory.order._shifts import counted, directions_of, shifts
 from scalewise.theory.order._unit_jets import LETTERS, third_derivatives
 
 _SCRAMBLES = 16
-_MOST_LABELS = MOST_OF_UNITS
 _NUMBERS = 1 << 22  # of one field: its labels times its units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
 _NUMBERS_OF_JETS, _MOST_OF_JETS = 1 << 16, 1 << 13  # the same where fields have jets
@@ -153,7 +151,7 @@ class _Asked:
         self.averages = sorted({name for letter in self.tensors for name in FACTORS[letter]})
         self.fixed = fixed_fields(program, x)
         self.labels = _most_labels(program, self.own)
-        self.count = _units(self.labels, self.inputs)
+        self.count = _power(_NUMBERS // (self.inputs * self.labels), _MOST)
         if self.corrections:
             self.averaged = counted(program, ends, self.fixed, ntk="H1" in self.corrections)
             labels = self.inputs * self.labels
@@ -224,16 +222,6 @@ def _most_labels(program: Program, own: Populations) -> int:
     """Of one input, of the channels of one unit in one layer."""
     sites = [math.prod(program.positions[k]) * own.inner[p] for k, p in own.drawn.items()]
     return max(sites, default=1)
-
-
-def _units(most: int, inputs: int) -> int:
-    """How many are drawn."""
-    if inputs * most > _MOST_LABELS:
-        raise ValueError(
-            f"{inputs} inputs have {inputs * most:,} labels in a layer of this network, and order 1/n is made for "
-            f"at most {_MOST_LABELS:,}: {_MOST_LABELS // most} inputs would fit. Give fewer, or pool earlier."
-        )
-    return _power(_NUMBERS // (inputs * most), _MOST)
 
 
 def _power(count: int, most: int) -> int:

@@ -60,20 +60,16 @@ class UnitJets:
     """The program on weighted units, with jets; the number of a jet has a bit for each of its letters.
 
     Args:
-        made: Units without jets: their shares, and what nodes do that are not random layers.
+        made: Units without fields: their shares, covariances with jets, what nodes do that are not random layers.
         letters: How many.
         normals: (jet, label, channel) of every random layer whose units are drawn.
         fields: Of each node (jet, sample, *positions, channel).
-        covariances: Of two random layers of the same weights, (jet, label, jet, label).
-        calls: By weights the random layers that have them and whose units are drawn.
     """
 
     made: Particles
     letters: int
     normals: Mapping[int, Any]
     fields: dict[int, Any] = field(default_factory=dict)
-    covariances: dict[tuple[int, int], Any] = field(default_factory=dict)
-    calls: dict[int, list[int]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -96,11 +92,11 @@ class UnitJets:
         return self
 
     def metric(self, node: int) -> Any:
-        """Covariances of jets of a field of one site over samples, given what is below where these are a law."""
+        """Of jets and samples of a field of one site their covariance, given what is below where that is a law."""
         if self.made.program.averages_out(((node, 1.0),)):
-            return self.covariances[node, node]
-        z = self._flat(node)
-        return jnp.einsum("sac,tbc->satb", z * self.made.shares(node), z)
+            return self.made.covariances[node, node]
+        z = self._flat(node).reshape(-1, self.fields[node].shape[-1])
+        return (z * self.made.shares(node)) @ z.T
 
     def own_products(self, node: int, at: Any) -> Any:
         """Some products of two jets in each unit less their average, (product, unit).
@@ -119,28 +115,18 @@ class UnitJets:
 
     def _draw(self, here: int) -> None:
         program, made = self.made.program, self.made
-        weights = program.weights_of(here)
-        calls = [*self.calls.get(weights, ()), here]
-        for there in calls:
-            found = self._covariance(there, here)
-            self.covariances[there, here] = found
-            self.covariances[here, there] = found.transpose(2, 3, 0, 1)
-        if here not in made.own.drawn:
+        calls, size = made.meet(here, self._covariance), self.count * made.labels(here)
+        if not calls:
             return
-        self.calls[weights] = calls
-        sizes = {k: self.count * made.labels(k) for k in calls}
-        flat = {
-            (one, other): self.covariances[one, other].reshape(sizes[one], sizes[other])
-            for one in calls
-            for other in calls
-        }
-        scale, L = rooted(made.joint(flat, calls))
-        g = jnp.concatenate([self.normals[k].reshape(sizes[k], -1) for k in calls])
-        z = (scale[-sizes[here] :, None] * L[-sizes[here] :]) @ g
+        scale, L = rooted(made.joint(made.covariances, calls))
+        g = jnp.concatenate(
+            [z.reshape(-1, z.shape[-1]) for z in map(self.normals.__getitem__, calls)]
+        )
+        z = (scale[-size:, None] * L[-size:]) @ g
         self.fields[here] = z.reshape(self.count, made.inputs, *program.positions[here], -1)
 
     def _covariance(self, one: int, other: int) -> Any:
-        """Of the jets of two random layers of the same weights."""
+        """Of two random layers of the same weights, over jets and labels."""
         made, nodes = self.made, self.made.program.nodes
         (x,), (y,) = nodes[one].of, nodes[other].of
         node = nodes[other]
@@ -156,7 +142,8 @@ class UnitJets:
             have = np.array([S for S in range(self.count) if S & a])
             learnt = learnt.at[np.ix_(have, have)].add(seen[np.ix_(have ^ a, have ^ a)])
         found = own.C_W * seen + own.lambda_W * learnt + constant
-        return (found * made.same_place(one, other)).transpose(0, 2, 1, 3)
+        found = (found * made.same_place(one, other)).transpose(0, 2, 1, 3)
+        return found.reshape(self.count * made.labels(one), -1)
 
 
 def third_derivatives(
