@@ -168,7 +168,7 @@ CASES = {
             *(sw.Conv(3, padding="circular", law="normal"), "tanh"),
             *(sw.Conv(3, padding="circular"), "tanh", sw.GlobalAvgPool(), sw.Dense(), "tanh"),
             sw.Dense(1), input_shape=(4, 3), width=16, law="rademacher", **RATES,
-        ), PLACED, 3000,
+        ), PLACED, 12000,
     ),
     "uniform behind a norm": (
         lambda: chain(sw.Dense(), sw.LayerNorm(), "tanh", sw.Dense(), "tanh", width=16), X, 12000,
