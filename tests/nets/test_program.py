@@ -88,7 +88,7 @@ CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in every(s)]
 WIDE = [("gelu", "heads that grow"), ("gelu", "shared numbers"), ("relu", "shared numbers")]
 
 
-@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=10))
+@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=17))
 def test_theory_and_ensembles_agree_at_two_widths(sigma: str, name: str) -> None:
     net, x = network(sigma, name), np.random.default_rng(8).normal(size=(3, 6, 2))
     theory = sw.predict(net, x)

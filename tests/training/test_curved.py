@@ -176,7 +176,7 @@ def test_what_is_left_of_really_trained_networks_falls_twice_as_fast() -> None:
     Wherever the correction makes it larger, a warning has come.
     """
     left, made_worse, silent = {}, 0, 0
-    for width in (64, 512):
+    for width in (64, 256):
         net, off = network(width), []
         for seed in range(5):
             p = drawn(net, seed)

@@ -170,8 +170,8 @@ def drawn(kind: str, n: int, algorithm: Bayes | LastLayer, inf, seed: int) -> Dr
     ("kind", "algorithm"),
     [
         ("convolution", Bayes(0.3)),
-        ("stream", LastLayer()),
-        *thorough(("convolution", LastLayer()), ("stream", Bayes(0.3)), ("norm", Bayes(0.3))),
+        *thorough(*((kind, LastLayer()) for kind in ("convolution", "stream"))),
+        *thorough(*((kind, Bayes(0.3)) for kind in ("stream", "norm"))),
     ],
     ids=str,
 )

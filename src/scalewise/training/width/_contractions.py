@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -78,8 +80,15 @@ def contract(
         same = ["".join(neurons[place] for place in pair) for pair in block.pairs]
         letters = ",".join([*same, samples, *(letters for letters, _ in operands)])
         arrays = [eye, eye, block.values, *(array for _, array in operands)]
-        total = total + np.einsum(f"{letters}->{out}", *arrays, optimize=True)
+        path = _path(f"{letters}->{out}", *(array.shape for array in arrays))
+        total = total + np.einsum(f"{letters}->{out}", *arrays, optimize=path)
     return np.asarray(total)
+
+
+@lru_cache(maxsize=1024)
+def _path(letters: str, *shapes: tuple[int, ...]) -> list[Any]:
+    """The order of products, which takes longer to find than to go where samples are few."""
+    return np.einsum_path(letters, *map(np.empty, shapes), optimize="greedy")[0]
 
 
 @dataclass(frozen=True)
