@@ -20,6 +20,7 @@ SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
 COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
 FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
 ASKED = "tests/training/test_accuracy.py::test_an_accuracy_that_is_asked_for_is_met"
+NOTHING = "tests/training/test_accuracy.py::test_what_training_leaves_nothing_of_is_not_made_finer"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 
 of_recursions = row("training/tiles/_recursions.py", DEEP)
@@ -142,8 +143,14 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: one outcome that does not move is enough",
-        "        if all(_size(",
-        "        if any(_size(",
+        "        if all(k in still",
+        "        if any(k in still",
+    ),
+    of_refined(
+        "tiles, errors: what is rounding alone is made finer and finer",
+        "if all(k in still or",
+        "if all(",
+        NOTHING,
     ),
     of_refined(
         "tiles, errors: what nobody asked for is to be known well, too",

@@ -13,7 +13,7 @@ from scalewise.training import AccuracyWarning, Bayes, ExpansionWarning, Gradien
 from scalewise.training._asked import Asked
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles import _refined
-from scalewise.training.tiles._refined import FINER, tell_of_time
+from scalewise.training.tiles._refined import FINER, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import sites
 from scalewise.training.tiles._tiles import Tile
@@ -72,6 +72,20 @@ def test_an_accuracy_that_is_asked_for_is_met() -> None:
             assert found.attrs["accuracy"] == pytest.approx(max(shares))
         for name in NAMES[:1]:
             assert size(usual[name] - fine[name]) < size(usual[f"{name}_error"])
+
+
+def test_what_training_leaves_nothing_of_is_not_made_finer() -> None:
+    """Its steps are as large as itself at each accuracy, and no larger than what rounding leaves."""
+    rng, taken = np.random.default_rng(0), []
+
+    def found(accuracy: Accuracy) -> dict[str, np.ndarray]:
+        taken.append(accuracy)
+        return {"something": np.ones(3), "nothing": 1e-16 * rng.normal(size=3)}
+
+    refined(found, levels=FINER, rounding={"nothing": np.full(3, 1e-15)})
+    assert len(taken) == 2
+    refined(found, levels=FINER)
+    assert len(taken) == 2 + len(FINER)
 
 
 def test_an_accuracy_out_of_reach_is_told_and_one_of_nothing_is_refused() -> None:

@@ -48,7 +48,7 @@ def tasks() -> dict[str, sw.Task]:
     }
 
 
-@pytest.mark.parametrize("ways", [1, *thorough(len(WAYS))])
+@pytest.mark.parametrize("ways", [2, *thorough(len(WAYS))])
 @shared_tensors()  # which know no target and no algorithm
 def test_a_prediction_is_finite_or_refused(ways: int) -> None:
     """In so many ways for each task, daily by turns."""
@@ -57,9 +57,9 @@ def test_a_prediction_is_finite_or_refused(ways: int) -> None:
     cases = [
         (named, (WAYS * 2)[(2 * place + k) % len(WAYS)])
         for place, named in enumerate(given.items())
-        for k in range(1, ways + 1)
+        for k in range(ways)
     ]
-    cases += product([("large inputs", large)], WAYS[::4][: ways // 2])
+    cases += product([("large inputs", large)], WAYS[::4][: ways - 2])
     for (name, task), way in cases:
         with warnings.catch_warnings():
             warnings.simplefilter(

@@ -185,9 +185,9 @@ def test_training_samples_are_tests_of_themselves_until_training_is_over() -> No
         "train_variance_nlo": "variance_nlo",
         "train_loss_nlo": "test_loss_nlo",
     }  # fmt: skip
-    order = [1, 0]  # so that a test stands elsewhere than the training sample it is
-    tests, targets = TRAIN[:2][order], Y[:2][order]
-    twice = sw.Task(TRAIN[:2], Y[:2], test_inputs=tests, test_targets=targets)
+    order = [2, 0, 1]  # so that a test stands elsewhere than the training sample it is
+    tests, targets = TRAIN[:3][order], Y[:3][order]
+    twice = sw.Task(TRAIN[:3], Y[:3], test_inputs=tests, test_targets=targets)
     wanted = [*names, *names.values(), "train_mean"]
     times = [0.0, 0.5, 2.0, 1e5]
     found = sw.predict_training(net, twice, GradientFlow(), observables=wanted, times=times)
@@ -199,7 +199,7 @@ def test_training_samples_are_tests_of_themselves_until_training_is_over() -> No
             True,
             False,
         ]
-    loss = (found.train_mean - Y[:2].T) * found.train_mean_nlo + 0.5 * found.train_variance_nlo
+    loss = (found.train_mean - Y[:3].T) * found.train_mean_nlo + 0.5 * found.train_variance_nlo
     np.testing.assert_allclose(found.train_loss_nlo, loss.sum("output"), rtol=1e-12, atol=1e-15)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from typing import TypeVar
@@ -36,6 +36,7 @@ def refined(
     *,
     enough: float = ENOUGH,
     levels: Sequence[Accuracy] | None = None,
+    rounding: Mapping[Name, np.ndarray] | None = None,
 ) -> tuple[dict[Name, np.ndarray], dict[Name, np.ndarray]]:
     """Outcomes and their errors.
 
@@ -51,6 +52,7 @@ def refined(
         wanted: Names of those that are to be known well; ``None`` for all.
         enough: How well: their errors, relative, root mean squares.
         levels: Accuracies from the coarsest; those that hundreds of samples can have if ``None``.
+        rounding: Steps that are no larger say nothing, as of what training leaves nothing of.
     """
     levels = ACCURACIES if levels is None else levels
     left = None if few is None else _shares(few)
@@ -69,7 +71,8 @@ def refined(
             left_open = _SAFETY * share[name] * at_least_usual(value, steps[name])
             errors[name] = np.asarray(np.maximum(left_open, least * _size(value)))
         asked = {k: v for k, v in values.items() if wanted is None or k in wanted}
-        if all(_size(errors[name]) <= enough * _size(value) for name, value in asked.items()):
+        still = {k for k, v in (rounding or {}).items() if _size(steps[k]) <= _size(v)}
+        if all(k in still or _size(errors[k]) <= enough * _size(v) for k, v in asked.items()):
             break
     return values, errors
 

@@ -320,6 +320,7 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
         wanted={(name, k) for name in setting.names for k in range(len(_times(asked)))},
         enough=ENOUGH if asked.accuracy is None else asked.accuracy,
         levels=FINER,
+        rounding=rounding,
     )
     return values, {name: np.asarray(error + rounding[name]) for name, error in errors.items()}
 
