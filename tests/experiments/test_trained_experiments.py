@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from scalewise.experiments import trained_architectures, trained_kinks
 from scalewise.experiments.results import stored_result
@@ -45,8 +46,21 @@ def test_trained_networks_of_other_layers_are_kept() -> None:
     assert kept.width.values.tolist() == [16, 32, 64]
     assert float(kept.worst.max()) < 4.5
     assert 0.5 < float(np.sqrt((kept.rms**2).mean())) < 1.5
-    # They are no comparison of noise with noise.
-    assert float(kept.known.sel(outcome=["output_covariance", "ntk_change"]).min()) > 3
+    # They are no comparison of noise with noise. Behind norms theory follows single units, whose noise is larger.
+    known = kept.known.sel(outcome=["output_covariance", "ntk_change"])
+    assert float(known.drop_sel(network="LayerNorm").min()) > 3
+    assert float(known.sel(network="LayerNorm").min()) > 2
+
+
+def test_runs_over_some_networks_are_parts_of_the_run_over_all() -> None:
+    kept = stored_result("trained_architectures", KEPT)
+    assert kept is not None
+    names = kept.attrs["networks_of"]
+    parts = [kept.sel(network=own).assign_attrs(networks_of=own) for own in (names[:1], names[1:])]
+    xr.testing.assert_identical(trained_architectures.joined(parts), kept)
+    parts[0].attrs["seed"] = 1
+    with pytest.raises(ValueError, match="other settings than one another; join runs of one"):
+        trained_architectures.joined(parts)
 
 
 def test_what_is_kept_was_held_against_the_theory_of_today() -> None:
