@@ -187,8 +187,8 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: enough whatever is asked",
-        "<= enough * _size(value)",
-        "<= ENOUGH * _size(value)",
+        "<= enough * _size(v)",
+        "<= ENOUGH * _size(v)",
         ASKED,
     ),
     of_refined(
