@@ -19,8 +19,8 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
     """Images of ten classes that each have something in common, in place of the archive."""
     rng = np.random.default_rng(0)
     shared = rng.normal(size=(10, 8, 8, 3)).repeat(4, axis=1).repeat(4, axis=2)
-    labels = rng.permutation(np.arange(60) % 10)
-    light = 128 + 40 * shared[labels] + 20 * rng.normal(size=(60, 32, 32, 3))
+    labels = rng.permutation(np.arange(130) % 10)
+    light = 128 + 40 * shared[labels] + 20 * rng.normal(size=(130, 32, 32, 3))
     made = light.clip(0, 255).astype(np.uint8), labels
     monkeypatch.setattr(small_cifar10, "_archive", lambda: made)
     return made
@@ -101,6 +101,12 @@ def test_the_error_covers_the_scatter_of_pools() -> None:
     assert 0.9 < np.sqrt((errors**2).mean()) / values.std() < 2.0
 
 
+def test_a_smaller_pool_is_the_beginning_of_a_larger_one() -> None:
+    (small, few), (large, more) = pool(SMALL), pool(replace(SMALL, each=12))
+    np.testing.assert_array_equal(small, large[:40])
+    assert few.tolist() == more[:40].tolist() == [*range(10)] * 4
+
+
 def test_few_images_are_told_apart() -> None:
     found = run(SMALL, client=0)
     assert float(found.accuracy.min()) > 30
@@ -119,6 +125,7 @@ def test_few_images_are_told_apart() -> None:
     [
         ({"counts": (15,)}, "multiples of 10 below 30, the pool of `each`=4 .* got 15"),
         ({"counts": (30,)}, "below 30, .* got 30"),
+        ({"each": 13}, "`Config.each` must be at most 12; got 13"),
         ({"side": 5}, "`Config.side` must divide 32; got 5"),
     ],
 )

@@ -52,6 +52,7 @@ CLASSES = 10
 PUBLISHED = {10: (15.33, 2.43), 20: (18.79, 2.13), 40: (21.34, 1.91), 80: (25.48, 1.91)}
 _DRAWS = 10
 _CHANCE = 0.1
+_LARGEST = 12  # images of each class that are drawn; a smaller pool is the first of them
 
 
 # Small: images of 4 x 4 and three layers: a second.
@@ -60,7 +61,7 @@ class Config:
     """What is drawn and computed.
 
     Args:
-        each: Images of each class in the pool.
+        each: Images of each class in the pool, at most 12.
         side: Of the images, a divisor of 32 to which they are averaged.
         depth: Layers with weights: convolutions, and the dense one.
         counts: Training images, multiples of ten, fewer than the pool has less one of each class.
@@ -126,6 +127,8 @@ def _check(config: Config) -> None:
                 f"`Config.counts` must be multiples of {CLASSES} below {largest}, the pool of `each`={config.each} "
                 f"images of a class less one of each; got {n}."
             )
+    if config.each > _LARGEST:
+        raise ValueError(f"`Config.each` must be at most {_LARGEST}; got {config.each}.")
     if config.side < 1 or 32 % config.side:
         raise ValueError(f"`Config.side` must divide 32; got {config.side}.")
 
@@ -150,9 +153,9 @@ def pool(config: Config) -> tuple[np.ndarray, np.ndarray]:
     images, labels = _archive()
     rng = np.random.default_rng(config.seed)
     chosen = [
-        rng.choice(np.flatnonzero(labels == k), config.each, replace=False) for k in range(CLASSES)
+        rng.choice(np.flatnonzero(labels == k), _LARGEST, replace=False) for k in range(CLASSES)
     ]
-    rows = np.stack(chosen, axis=1).ravel()
+    rows = np.stack(chosen, axis=1)[: config.each].ravel()
     mean, std = images.mean((0, 1, 2)), images.std((0, 1, 2))
     block = 32 // config.side
     shape = (len(rows), config.side, block, config.side, block, 3)
