@@ -32,6 +32,7 @@ LATER = (
     "bias_and_variance",
     "cifar2_batches",
     "cifar2_limits",
+    "convolution_widths",
     "design_on_digits",
     "dntk_growth",
     "evidence_of_data",
@@ -104,6 +105,7 @@ PROMISED = {
     "nngp_regression": ({"published", "same", "table", "accuracy", "spread", "sem"}, 2),
     "uci_kernels": ({"accuracy", "validation", "samples", "depth", "fixed", "price"}, 2),
     "small_cifar10": ({"accuracy", "accuracy_sem", "single", "published"}, 1),
+    "convolution_widths": ({"measured", "measured_sem", "predicted", "small", "found"}, 2),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 

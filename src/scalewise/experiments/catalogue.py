@@ -60,6 +60,7 @@ EXPERIMENTS = (
     "nngp_regression",
     "uci_kernels",
     "small_cifar10",
+    "convolution_widths",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (
@@ -76,6 +77,7 @@ PAPER_SCALE = (
     "nngp_regression",
     "uci_kernels",
     "small_cifar10",
+    "convolution_widths",
 )
 
 
