@@ -8,12 +8,13 @@ import pytest
 import xarray as xr
 
 from scalewise.experiments import convolution_widths
-from scalewise.experiments.convolution_widths import Config, coefficient_of, numbers, run, task
+from scalewise.experiments.convolution_widths import coefficient_of, numbers, run, task
+from scalewise.experiments.results import config_of
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training import GradientFlow, predict_training
 
-SMALL = Config.small()
+SMALL = config_of("convolution_widths", "small")
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,12 @@ import xarray as xr
 
 from scalewise.experiments import _lookup_kernels, nngp_regression
 from scalewise.experiments._lookup_kernels import lookup_kernel, tabulated
-from scalewise.experiments.nngp_regression import ROWS, Config, normed, numbers, run, subset
+from scalewise.experiments.nngp_regression import ROWS, normed, numbers, run, subset
+from scalewise.experiments.results import config_of
 from scalewise.networks import MLP
 from scalewise.training import kernel_of
 
-SMALL = Config.small()
+SMALL = config_of("nngp_regression", "small")
 
 
 def images(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:

@@ -7,11 +7,12 @@ import pytest
 import xarray as xr
 
 from scalewise.experiments import small_cifar10
-from scalewise.experiments.small_cifar10 import Config, accuracies, network, numbers, pool, run
+from scalewise.experiments.results import config_of
+from scalewise.experiments.small_cifar10 import accuracies, network, numbers, pool, run
 from scalewise.training import kernel_of
 from scalewise.training.kernels import kernel_machine
 
-SMALL = Config.small()
+SMALL = config_of("small_cifar10", "small")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,8 @@ def windows(s: np.ndarray) -> np.ndarray:
     """Sums over nine taps at both places at once, of (row, column, row', column'), zeros beyond the borders."""
     padded, side = np.pad(s, 1), len(s)
     taps = [(i, j) for i in range(3) for j in range(3)]
-    return sum(padded[i : i + side, j : j + side, i : i + side, j : j + side] for i, j in taps)
+    parts = [padded[i : i + side, j : j + side, i : i + side, j : j + side] for i, j in taps]
+    return np.sum(parts, axis=0)
 
 
 def published(x: np.ndarray, z: np.ndarray, depth: int) -> float:

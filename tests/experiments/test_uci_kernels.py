@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 
 from scalewise.experiments import uci_kernels
+from scalewise.experiments.results import config_of
 from scalewise.experiments.uci_kernels import (
     Config,
     first_best,
@@ -14,7 +15,7 @@ from scalewise.experiments.uci_kernels import (
     summary,
 )
 
-SMALL = Config.small()
+SMALL = config_of("uci_kernels", "small")
 
 
 @pytest.fixture(autouse=True)

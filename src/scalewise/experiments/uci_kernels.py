@@ -158,7 +158,8 @@ def _classified(set: str, *, config: Config) -> xr.Dataset:
         return machine.score(K[np.ix_(rows.test, rows.train)], y[rows.test])
 
     def by_forest(features: int, rows: Split) -> float:
-        kind = RandomForestClassifier(config.trees, max_features=features, random_state=config.seed)
+        given: dict[str, Any] = {"max_features": features, "random_state": config.seed}
+        kind = RandomForestClassifier(config.trees, **given)
         kind.fit(x[rows.train], y[rows.train])
         return kind.score(x[rows.test], y[rows.test])
 
