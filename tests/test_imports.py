@@ -373,7 +373,7 @@ OUTSIDE = {
     "plan": "numpy scipy jaxtyping xarray matplotlib rich",
     "torch": "numpy torch rich",
     "jax": "numpy jax optax",
-    "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch",
+    "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch sklearn",
     "report": "numpy scipy xarray matplotlib jinja2 markupsafe zarr",
     "explorer": "numpy",
     "cli": "numpy typer rich zarr",

@@ -32,20 +32,24 @@ LATER = (
     "bias_and_variance",
     "cifar2_batches",
     "cifar2_limits",
+    "convolution_widths",
     "design_on_digits",
     "dntk_growth",
     "evidence_of_data",
     "kernel_learning",
     "learning_agreement",
+    "nngp_regression",
     "ntk_ratios",
     "ntk_statistics",
     "omniglot_maml",
     "robustness_depth",
+    "small_cifar10",
     "text_transfer",
     "trained_architectures",
     "trained_kinks",
     "trained_networks",
     "transformer_phases",
+    "uci_kernels",
     "word2vec_analogies",
 )
 # Fewer than pages show where those take more than some seconds; `make docs` and `make test-thorough` run theirs.
@@ -98,6 +102,10 @@ PROMISED = {
     "trained_architectures": ({"worst", "rms", "known", "entries", "ratio", "ratio_sem"}, 2),
     "trained_kinks": ({"power", "predicted", "found", "found_sem", "beyond", "beyond_sem"}, 2),
     "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
+    "nngp_regression": ({"published", "same", "table", "accuracy", "spread", "sem"}, 2),
+    "uci_kernels": ({"accuracy", "validation", "samples", "depth", "fixed", "price"}, 2),
+    "small_cifar10": ({"accuracy", "accuracy_sem", "single", "published"}, 1),
+    "convolution_widths": ({"measured", "measured_sem", "predicted", "small", "found"}, 2),
     "cifar2_limits": ({"divergence", "size", "loss", "accuracy", "kernel"}, 3),
 }
 
@@ -158,7 +166,7 @@ def test_an_experiment_says_what_it_shows(name: str) -> None:
     assert "$" in text or name == "activation_curves"
     assert any(word in text for word in ("Look for:", "Claims:"))
     assert one.TITLE
-    assert one.SOURCE.startswith(("PDLT", "Yaida", "Golikov", "TP4", "Yang"))
+    assert one.SOURCE.startswith(("PDLT", "Yaida", "Golikov", "TP4", "Yang", "Lee", "Arora"))
     assert 150 < len(one.TEXT) < 700
 
 

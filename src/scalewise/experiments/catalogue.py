@@ -57,6 +57,10 @@ EXPERIMENTS = (
     "learning_agreement",
     "trained_architectures",
     "design_on_digits",
+    "nngp_regression",
+    "uci_kernels",
+    "small_cifar10",
+    "convolution_widths",
 )
 # Those whose Config has ``paper()`` besides, for hours.
 PAPER_SCALE = (
@@ -70,6 +74,10 @@ PAPER_SCALE = (
     "learning_agreement",
     "trained_architectures",
     "design_on_digits",
+    "nngp_regression",
+    "uci_kernels",
+    "small_cifar10",
+    "convolution_widths",
 )
 
 
