@@ -229,6 +229,17 @@ def test_where_the_next_order_is_not_known_it_is_left_out_or_refused() -> None:
     assert "output_mean" in lazy
     assert "route" not in lazy.attrs
 
+    descent, model = GradientDescent(0.1, steps=3), CurvedNetwork(NET, P, X)
+    little = predict_linearised(z, H, TASK, descent, curvature=model, memory="2 kB")
+    assert (
+        "more than the memory has room"
+        in dict(zip(little.attrs["left_out"], little.attrs["left_out_because"], strict=True))[
+            "output_mean_nlo"
+        ]
+    )
+    mean = predict_linearised(z, H[..., :1, :1], TASK, descent, curvature=model)
+    assert "`ntk` is a mean over outputs" in mean.attrs["left_out_because"][0]
+
     def ask(net, task, algorithm, p):
         options = {"weights": p, "observables": ["output_mean_nlo"]}
         return lambda: sw.predict_training(net, task, algorithm, **options)
