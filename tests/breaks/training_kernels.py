@@ -261,6 +261,7 @@ MUTANTS = (
         "root = np.sqrt(flat[cut] if rate.ndim else flat)",
         "root = flat[cut] if rate.ndim else flat",
     ),
+    of_function("curvature: the first block alone", "np.sum(parts, axis=0)", "parts[0]"),
     of_jax("tangents: samples that mix, alone", "if not apart <= _LOOSE", "if apart < 0 * _LOOSE"),
     of_ways(
         "tangents: rates squared, torch",

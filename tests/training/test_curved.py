@@ -128,6 +128,10 @@ def test_functions_and_modules_bend_as_the_network_that_they_are() -> None:
             "jax": curvature(forward, P, X, rates=rates),
             "torch": torch_curvature(module, torch.tensor(X), rates=named),
         }
+        others |= {
+            "jax, in blocks": curvature(forward, P, X, rates=rates, memory=1),
+            "torch, in blocks": torch_curvature(module, torch.tensor(X), rates=named, memory=1),
+        }
         algorithm = GradientDescent(0.1, steps=3, momentum=0.3)
         found = {
             name: predict_linearised(z, H, TASK, algorithm, curvature=model, width=WIDTH)

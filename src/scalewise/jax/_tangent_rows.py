@@ -45,7 +45,7 @@ class Rows:
         self._leaves, self._tree = jax.tree.flatten(params)
         self._columns, self._x, self._R = columns, inputs, R
         self._rates = [np.asarray(rate, np.float64) for rate in rates]
-        self._alone = _reads_alone(columns, params, inputs, outputs)
+        self._alone = reads_alone(columns, params, inputs, outputs)
         self.kept = [Kept(0, leaf.size * leaf.dtype.itemsize) for leaf in self._leaves]
 
     def of(self, block: Block, tensors: tuple[int, ...]) -> Found:
@@ -111,7 +111,7 @@ def _product(a: np.ndarray, b: np.ndarray, rate: np.ndarray, *, same: bool, mean
     return total[..., None, None] if mean else total.reshape(n, k, n2, k2).transpose(0, 2, 1, 3)
 
 
-def _reads_alone(
+def reads_alone(
     columns: Callable[[Any, Any], Any], params: Any, inputs: Any, outputs: np.ndarray
 ) -> bool:
     """Whether the first and the last sample have the same outputs alone, at any place of theirs."""
