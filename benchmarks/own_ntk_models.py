@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call, jacrev, jvp, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,8 @@ def products(model: nn.Module, x: torch.Tensor, outputs: Any) -> np.ndarray:
 
         return vmap(column)(torch.eye(len(z)))
 
-    return vmap(vmap(ntk, (None, 0)), (0, None))(x, x).numpy()
+    with sdpa_kernel(SDPBackend.MATH):  # the fast kernels have no forward mode
+        return vmap(vmap(ntk, (None, 0)), (0, None))(x, x).numpy()
 
 
 def autograd(model: nn.Module, x: torch.Tensor, outputs: Any) -> np.ndarray:

@@ -45,6 +45,7 @@ class Rows:
         self._leaves, self._tree = jax.tree.flatten(params)
         self._columns, self._x, self._R = columns, inputs, R
         self._rates = [np.asarray(rate, np.float64) for rate in rates]
+        self._runs: dict[tuple[int, ...], Any] = {}
         self._alone = reads_alone(columns, params, inputs, outputs)
         self.kept = [Kept(0, leaf.size * leaf.dtype.itemsize) for leaf in self._leaves]
 
@@ -54,7 +55,7 @@ class Rows:
         each = len(R) * sum(self.kept[k].row for k in tensors)
         count = block.samples.stop - block.samples.start
         several = max(1, min(count, SEVERAL // each))
-        run = jax.jit(partial(self._alone_at if self._alone else self._among_all, tensors))
+        run = self._run(tensors)
         found = [
             np.empty((count, len(R), self._leaves[k].size), self._leaves[k].dtype) for k in tensors
         ]
@@ -66,6 +67,13 @@ class Rows:
             for whole, part in zip(found, run(own, at, R), strict=True):
                 whole[first : first + several] = np.asarray(part).reshape(several, len(R), -1)
         return [(g, self._rates[k]) for g, k in zip(found, tensors, strict=True)]
+
+    def _run(self, tensors: tuple[int, ...]) -> Any:
+        """Compiled once for all blocks of a shape."""
+        if tensors not in self._runs:
+            way = self._alone_at if self._alone else self._among_all
+            self._runs[tensors] = jax.jit(partial(way, tensors))
+        return self._runs[tensors]
 
     def _with(self, tensors: tuple[int, ...], own: Any) -> Any:
         leaves = list(self._leaves)
