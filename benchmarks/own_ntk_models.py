@@ -68,7 +68,7 @@ def gpt2_block() -> nn.Module:
     """The embedding of 1000 words and one block of GPT-2 small."""
     from transformers import GPT2Config, GPT2Model
 
-    own = {"n_layer": 1, "n_embd": 768, "n_head": 12, "vocab_size": 1000}
+    own: dict[str, Any] = {"n_layer": 1, "n_embd": 768, "n_head": 12, "vocab_size": 1000}
     return Last(GPT2Model(GPT2Config(**own, bos_token_id=0, eos_token_id=0)), 768)
 
 
@@ -88,8 +88,13 @@ def vit_tiny() -> nn.Module:
     """ViT-Tiny with patches of 16 x 16."""
     from transformers import ViTConfig, ViTForImageClassification
 
-    own = {"hidden_size": 192, "num_hidden_layers": 12, "num_attention_heads": 3}
-    return Logits(ViTForImageClassification(ViTConfig(**own, intermediate_size=768, num_labels=10)))
+    own: dict[str, Any] = {
+        "num_labels": 10,
+        "hidden_size": 192,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 3,
+    }
+    return Logits(ViTForImageClassification(ViTConfig(**own, intermediate_size=768)))
 
 
 def images(size: int) -> Callable[[int], torch.Tensor]:
@@ -102,7 +107,7 @@ def words(samples: int) -> torch.Tensor:
     return torch.randint(1000, (samples, 64))
 
 
-KEEP = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+KEEP: dict[str, Any] = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
 ONE = np.eye(10)[:1]
 ROWS = {
     "perceptron": Row(
@@ -147,7 +152,8 @@ def products(model: nn.Module, x: torch.Tensor, outputs: Any) -> np.ndarray:
     f, params = _single(model, outputs)
 
     def ntk(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-        z, back = vjp(lambda p: f(p, x1), params)
+        both: Any = vjp(lambda p: f(p, x1), params)
+        z, back = both
 
         def column(v: torch.Tensor) -> torch.Tensor:
             return jvp(lambda p: f(p, x2), (params,), back(v))[1]

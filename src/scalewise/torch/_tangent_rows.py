@@ -182,7 +182,8 @@ def many_at_once(model: Model, reads: int) -> Way:
                 _check_calls(model, watched.calls)
                 return column(z)[0], [call.x for call in watched.calls]
 
-            z, back, xs = torch.func.vjp(outputs, whole, shifts, has_aux=True)
+            found: Any = torch.func.vjp(outputs, whole, shifts, has_aux=True)
+            z, back, xs = found
             return z, xs, torch.func.vmap(back)(R.to(z.dtype))
 
         with warnings.catch_warnings():  # of operations that it takes one by one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -153,7 +154,7 @@ def _by_blocks(
             * products(one[name], other[name], mean=asked.mean, room=room)
             for name in one
         )
-        return sum(parts)
+        return reduce(np.add, parts)
 
     kept = [model.kept(name, reads)[0] for name in names]
     plan = groups(kept, len(inputs), reads, memory=asked.memory, mean=asked.mean)
