@@ -25,10 +25,9 @@ figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.8), sharey=True)
 for k, (way, name) in enumerate(WAYS.items()):
     places = [len(NAMES) - 1 - row + 0.16 * (1 - k) for row in range(len(NAMES))]
     for axis, number in zip(axes, ("seconds", "megabytes"), strict=True):
-        axis.plot(
-            [found[row][way][number] for row in NAMES], places, "o", color=COLORS[k], label=name
-        )
+        values = [found[row][way].get(number, float("nan")) for row in NAMES]  # out of memory
+        axis.plot(values, places, "o", color=COLORS[k], label=name)
 axes[0].set(xscale="log", xlabel="CPU seconds", yticks=range(len(NAMES)))
 axes[0].set_yticklabels(list(NAMES.values())[::-1])
 axes[1].set(xscale="log", xlabel="MB beyond the model")
-axes[0].legend(loc="upper center", bbox_to_anchor=(0.9, 1.2), ncols=3)
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)

@@ -138,6 +138,7 @@ def ntk_by_blocks(
                 H[one.samples, other.samples, *at] += part
                 if other is not one:
                     H[other.samples, one.samples, *at[::-1]] += part.transpose(1, 0, 3, 2)
+            del own  # before those of the next block come
     return H / reads if mean else H
 
 
