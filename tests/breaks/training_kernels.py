@@ -33,8 +33,14 @@ of_size = row(
 )
 of_iterations = row("training/_iterative.py", ITERATIVE)
 of_slopes = row("training/_evidence_slopes.py", "tests/training/test_evidence_slopes.py")
-of_jax = row("jax/_tangents.py", GIVEN)
-of_torch = row("torch/_tangents.py", GIVEN)
+OWN_JAX = "tests/jax/test_tangents.py"
+of_jax = row("jax/_tangent_rows.py", OWN_JAX)
+OWN = "tests/torch/test_tangents.py"
+of_ways = row("torch/_tangent_ways.py", OWN)
+of_calls = row("torch/_dense_calls.py", OWN)
+of_rows = row("torch/_tangent_rows.py", OWN)
+of_products = row("torch/_tangent_products.py", OWN)
+of_blocks = row("training/_row_blocks.py", OWN)
 of_objects = row("training/_kernel_objects.py", "tests/training/test_kernel_objects.py")
 of_samples = row("training/_sample_kernels.py", "tests/training/test_kernel_objects.py")
 of_pairs = row("theory/flow/_pair_sets.py", "tests/theory/test_pair_sets.py")
@@ -97,8 +103,8 @@ MUTANTS = (
         "np.exp(-np.logaddexp(0.0, -f))",
         "np.exp(-np.logaddexp(0.0, f))",
     ),
-    of_given("given: starts at 0", "z.reshape(-1)[:count] - y", "0 * z.reshape(-1)[:count] - y"),
-    of_given("given: loss of another network", "return z + (c @", "return 0 * z + (c @"),
+    of_given("given: starts at 0", "error = (z[: len(y)] - y)", "error = (0 * z[: len(y)] - y)"),
+    of_given("given: loss of another network", "return z + np.einsum", "return 0 * z + np.einsum"),
     of_given("given: bias turned", "np.swapaxes(unseen - task", "np.swapaxes(-unseen + task"),
     of_design("design: widths between multiples", "return low * step", "return low * step + 1"),
     of_design(
@@ -252,10 +258,31 @@ MUTANTS = (
     ),
     of_jax(
         "tangents: rates squared",
-        "scaled.reshape(z.size, -1) @ J.reshape",
-        "scaled.reshape(z.size, -1) @ scaled.reshape",
+        "root = np.sqrt(flat[cut] if rate.ndim else flat)",
+        "root = flat[cut] if rate.ndim else flat",
     ),
-    of_torch("tangents: rates for roots", "np.sqrt(given.get(name, 1.0))", "given.get(name, 1.0)"),
+    of_function("curvature: the first block alone", "np.sum(parts, axis=0)", "parts[0]"),
+    of_jax("tangents: samples that mix, alone", "if not apart <= _LOOSE", "if apart < 0 * _LOOSE"),
+    of_ways(
+        "tangents: rates squared, torch",
+        "asked.rates.get(name, 1.0)",
+        "asked.rates.get(name, 1.0) ** 2",
+    ),
+    of_ways("tangents: no way is checked", "<= loose * (sizes[name] + least)", "<= np.inf"),
+    of_calls("tangents: padded words count", 'more.get("padding_idx") is None', "True"),
+    of_calls(
+        "tangents: weights stay trained in calls",
+        "args = tuple(weight.detach() if a is weight",
+        "args = tuple(weight if a is weight",
+    ),
+    of_rows("tangents: a weight that is also added", "if g is None and", "if"),
+    of_products("tangents: places of another sample", '"aktbls,atbs->abkl"', '"aktbls,atbs->ablk"'),
+    of_products(
+        "tangents: places that are read dropped", "amax((0, 1, 3)) > 0", "amax((0, 1, 3)) > 0.1"
+    ),
+    of_blocks("tangents: pairs of blocks once", "if other is not one:", "if other is one:"),
+    of_blocks("tangents: the mean is a sum", "return H / reads if mean else H", "return H"),
+    of_given("linearised: one NTK for all outputs", "columns = z.size // len(H)", "columns = 1"),
     of_samples("kernels: the first samples again", "Pairs.in_turn(x, y)", "Pairs.in_turn(x, x)"),
     of_samples(
         "kernels: one kind for the other",

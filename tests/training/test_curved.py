@@ -128,6 +128,10 @@ def test_functions_and_modules_bend_as_the_network_that_they_are() -> None:
             "jax": curvature(forward, P, X, rates=rates),
             "torch": torch_curvature(module, torch.tensor(X), rates=named),
         }
+        others |= {
+            "jax, in blocks": curvature(forward, P, X, rates=rates, memory=1),
+            "torch, in blocks": torch_curvature(module, torch.tensor(X), rates=named, memory=1),
+        }
         algorithm = GradientDescent(0.1, steps=3, momentum=0.3)
         found = {
             name: predict_linearised(z, H, TASK, algorithm, curvature=model, width=WIDTH)
@@ -228,6 +232,17 @@ def test_where_the_next_order_is_not_known_it_is_left_out_or_refused() -> None:
     assert "more than the memory has room" in reasons["output_mean_nlo"]
     assert "output_mean" in lazy
     assert "route" not in lazy.attrs
+
+    descent, model = GradientDescent(0.1, steps=3), CurvedNetwork(NET, P, X)
+    little = predict_linearised(z, H, TASK, descent, curvature=model, memory="2 kB")
+    assert (
+        "more than the memory has room"
+        in dict(zip(little.attrs["left_out"], little.attrs["left_out_because"], strict=True))[
+            "output_mean_nlo"
+        ]
+    )
+    mean = predict_linearised(z, H[..., :1, :1], TASK, descent, curvature=model)
+    assert "`ntk` is a mean over outputs" in mean.attrs["left_out_because"][0]
 
     def ask(net, task, algorithm, p):
         options = {"weights": p, "observables": ["output_mean_nlo"]}

@@ -156,3 +156,15 @@ def test_what_is_not_a_linearised_network_is_refused() -> None:
         (lambda: torch_tangents(torch.nn.Linear(2, 1), torch.eye(2), rates={"c": 1.0}), "'bias'"),
     ]
     assert unlike(cases) == []
+
+
+def test_the_mean_of_the_ntk_over_outputs_teaches_each_of_them_alone() -> None:
+    """As the whole NTK does that is this mean for each output and nothing between them."""
+    z, H = tangents_of(NET, weights(), X)
+    mean = H.trace(axis1=2, axis2=3)[..., None, None] / z.shape[1]
+    whole = mean * np.eye(z.shape[1])
+    for task, algorithm in ((TASK, None), (TASK, GradientFlow(3.0)), (CLASSES, GradientFlow(2.0))):
+        one, other = (predict_linearised(z, ntk, task, algorithm) for ntk in (mean, whole))
+        for name in ("output_mean", "train_mean", "train_loss"):
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-9, atol=1e-11)
+        assert one.spectrum.size * z.shape[1] == other.spectrum.size

@@ -40,6 +40,7 @@ EXPERIMENTS = (
     "nearly_kernel_methods",
     "trained_networks",
     "trained_kinks",
+    "lazy_to_rich",
     "s_family",
     "learning_rate_transfer",
     "differential_hierarchy",

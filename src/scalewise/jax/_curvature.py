@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,14 +12,23 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scalewise._checked import checked
+from scalewise._memory import Memory, bytes_of
+from scalewise.jax._tangent_rows import reads_alone
 
 if TYPE_CHECKING:
     from scalewise.training._by_jax import JaxCurvature
 
+PASSES = 8  # as much as the forward pass makes: with the way back, twice along a path
+
 
 @checked
 def curvature(
-    function: Callable[[Any, Any], Any], params: Any, inputs: Any, *, rates: Any = None
+    function: Callable[[Any, Any], Any],
+    params: Any,
+    inputs: Any,
+    *,
+    rates: Any = None,
+    memory: Memory = "1 GiB",
 ) -> JaxCurvature:
     r"""What dNTK and ddNTKs of one model are made of, for `scalewise.training.predict_linearised`.
 
@@ -27,6 +37,8 @@ def curvature(
         params: A pytree of arrays, in whose precision everything is computed.
         inputs: Training samples, then test samples.
         rates: As of `tangents`.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``, for what the function's passes keep: where all
+            samples do not fit, they are taken in blocks, unless the function mixes them.
 
     Returns:
         Derivatives along paths; each costs a few gradients, and no tensor of derivatives is made.
@@ -65,4 +77,30 @@ def curvature(
         z = function(rebuilt(moved), x)
         return z[:, None] if z.ndim == 1 else z
 
-    return JaxCurvature(Along(columns), theta, jnp.asarray(inputs), np.concatenate(each))
+    x, several = jnp.asarray(inputs), None
+    size = max(1, bytes_of(memory) // (PASSES * _kept(columns, theta, x[:1])))
+    if size < len(x) and reads_alone(columns, theta, x, np.asarray(columns(theta, x))):
+        several = size
+    return JaxCurvature(Along(columns), theta, x, np.concatenate(each), several)
+
+
+def _kept(columns: Callable[[Any, Any], Any], theta: Any, x: Any) -> int:
+    """Bytes of all that a forward pass makes for one sample, beside numbers as many as parameters."""
+    made = jax.make_jaxpr(partial(columns, theta))(x)
+    return max(1, _made(made.jaxpr))
+
+
+def _made(jaxpr: Any) -> int:
+    total = 0
+    for eqn in jaxpr.eqns:
+        inner = [
+            getattr(p, "jaxpr", p)
+            for p in eqn.params.values()
+            if hasattr(p, "eqns") or hasattr(p, "jaxpr")
+        ]
+        times = eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
+        if inner:
+            total += times * sum(_made(part) for part in inner)
+        else:
+            total += sum(v.aval.size * v.aval.dtype.itemsize for v in eqn.outvars)
+    return total

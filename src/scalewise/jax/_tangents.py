@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._memory import Memory, bytes_of
+from scalewise.jax._tangent_rows import Rows
+from scalewise.training._row_blocks import check_room, groups, ntk_by_blocks
 
 
 @checked
 def tangents(
-    function: Callable[[Any, Any], Any], params: Any, inputs: Any, *, rates: Any = None
+    function: Callable[[Any, Any], Any],
+    params: Any,
+    inputs: Any,
+    *,
+    rates: Any = None,
+    outputs: Literal["all", "mean"] | Annotated[Any, Float[np.ndarray, "read output"]] = "all",
+    memory: Memory = "1 GiB",
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Outputs $z$ of one model and its NTK $\sum_\mu\lambda_\mu\frac{dz}{d\theta_\mu}\frac{dz}{d\theta_\mu}$.
 
     Args:
-        function: Of parameters and inputs (samples, ...), to (samples, outputs) or (samples,).
+        function: Of parameters and inputs (samples, ...), to (samples, outputs) or (samples,). Where a sample has
+            the same outputs alone, samples are differentiated alone; a function that mixes them is differentiated
+            with all of them.
         params: A pytree of arrays.
         inputs: For a task, its training samples, then its test samples: ``task.all_inputs``.
         rates: $\lambda_\mu$: a pytree like `params`, of numbers or arrays; 1 for all by default.
+        outputs: ``"all"`` pairs of outputs; the ``"mean"`` of the NTK over outputs; or a matrix of read-outs, such
+            as ``np.eye(1000)[:10]``. As of `scalewise.torch.tangents`.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``, for derivatives. The model's pass, the derivatives
+            by its largest array for one sample, and the result come on top. A smaller budget takes more passes
+            and gives the same to rounding.
 
     Returns:
         Outputs (sample, output) and NTK (sample, sample, output, output), for
-        `scalewise.training.predict_linearised`. Derivatives have the precision of the parameters, their sums that
-        of float64; all derivatives of all samples are in memory at once.
+        `scalewise.training.predict_linearised`; the mean over outputs has the shape (sample, sample, 1, 1).
+        Derivatives have the precision of the parameters, their sums that of float64.
 
     Raises:
-        ValueError: If the function does not give outputs of such a shape.
+        ValueError: If the function does not give outputs of such a shape, `rates` is not a pytree like `params`,
+            `outputs` does not fit the outputs, or the NTK alone is larger than `memory`.
 
     Source: PDLT (7.17), (10.138)-(10.140).
 
@@ -41,26 +59,37 @@ def tangents(
         (array([1., 2.]), array([[1., 0.],
                [0., 1.]]))
     """
-    x = jax.numpy.asarray(inputs)
+    x, budget = jax.numpy.asarray(inputs), bytes_of(memory)
 
-    def columns(p: Any) -> Any:
-        z = function(p, x)
+    def columns(p: Any, some: Any) -> Any:
+        z = function(p, some)
         return z[:, None] if z.ndim == 1 else z
 
-    z = np.asarray(columns(params), np.float64)
+    z = np.asarray(columns(params, x), np.float64)
     if z.ndim != 2 or len(z) != len(x):
         raise ValueError(
             f"`function` must give outputs (samples, outputs) for {len(x)} samples; got shape {z.shape}."
         )
-    slopes = jax.tree.leaves(jax.jacrev(columns)(params))
-    weights = [1.0] * len(slopes) if rates is None else jax.tree.leaves(rates)
-    if len(weights) != len(slopes):
+    leaves = jax.tree.leaves(params)
+    weights = [1.0] * len(leaves) if rates is None else jax.tree.leaves(rates)
+    if len(weights) != len(leaves):
         raise ValueError(
-            f"`rates` must be a pytree like `params`, with {len(slopes)} leaves; got {len(weights)}."
+            f"`rates` must be a pytree like `params`, with {len(leaves)} leaves; got {len(weights)}."
         )
-    H = np.zeros((z.size, z.size))
-    for slope, rate in zip(slopes, weights, strict=True):
-        J = np.asarray(slope, np.float64)
-        scaled = J * np.asarray(rate, np.float64)
-        H += scaled.reshape(z.size, -1) @ J.reshape(z.size, -1).T
-    return z, H.reshape(*z.shape, *z.shape).transpose(0, 2, 1, 3)
+    mean = isinstance(outputs, str) and outputs == "mean"
+    R = np.eye(z.shape[1]) if isinstance(outputs, str) else np.asarray(outputs, np.float64)
+    if R.shape[1] != z.shape[1] or not len(R):
+        raise ValueError(
+            f"`outputs` must be 'all', 'mean' or a matrix (read-outs, {z.shape[1]}), since `function` has "
+            f"{z.shape[1]} outputs; got shape {R.shape}."
+        )
+    shape = len(x), len(R)
+    check_room(len(x), 1 if mean else len(R), budget)
+    rows = Rows(columns, params, x, z, R, weights)
+    plan = groups(rows.kept, *shape, memory=budget, mean=mean)
+
+    def products(one: Any, other: Any) -> np.ndarray:
+        return rows.products(one, other, mean=mean)
+
+    H = ntk_by_blocks(plan, rows.of, products, shape, mean=mean)
+    return (z if isinstance(outputs, str) else z @ R.T), H

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
-from typing import Annotated, Any
+from typing import Any
 
-from scalewise._checked import Must
 from scalewise.nets._estimators import ESTIMATORS, accumulators, estimators
 from scalewise.nets._moments import CovarianceSums
 from scalewise.networks._network import Network
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, select
-
-_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 def choose(net: Network, observables: Any, widths: Any, samples: int) -> Selection:
@@ -64,18 +59,3 @@ def check_size(net: Network, samples: int, names: tuple[str, ...], budget: int) 
             f"as the fourth power of the samples. Raise `memory`, use fewer samples, or leave {it} out "
             "of `observables`."
         )
-
-
-def bytes_of(memory: float | int | str) -> int:
-    """Bytes, from a number or from a text such as ``"1 GiB"``; 0 of another text."""
-    if not isinstance(memory, str):
-        return int(memory) if math.isfinite(memory) else 0
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b)?", memory.strip(), flags=re.IGNORECASE)
-    unit = _UNITS.get((match.group(2) or "b").lower(), 0) if match else 0
-    return int(float(match.group(1)) * unit) if match else 0
-
-
-Memory = Annotated[
-    float | int | str,
-    Must("a number of bytes or a text such as '1 GiB'", lambda memory: bytes_of(memory) >= 1),
-]

@@ -11,15 +11,10 @@ import xarray as xr
 
 from scalewise._checked import Count, checked
 from scalewise._labelled import dataset, variable
+from scalewise._memory import Memory, bytes_of
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.nets._arguments import (
-    Memory,
-    bytes_of,
-    check_count,
-    check_size,
-    choose,
-)
+from scalewise.nets._arguments import check_count, check_size, choose
 from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, Sums, run
 from scalewise.nets._estimators import Estimator, accumulators, estimators

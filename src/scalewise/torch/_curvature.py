@@ -12,13 +12,20 @@ import numpy as np
 import torch
 
 from scalewise._checked import checked
+from scalewise._memory import Memory, bytes_of
+from scalewise.torch._tangent_ways import check_alone
 
 Flat = np.ndarray  # (parameter,)
+PASSES = 8  # as much as the forward pass keeps: with the way back, twice along a path
 
 
 @checked
 def curvature(
-    module: torch.nn.Module, inputs: torch.Tensor, *, rates: Mapping[str, float] | None = None
+    module: torch.nn.Module,
+    inputs: torch.Tensor,
+    *,
+    rates: Mapping[str, float] | None = None,
+    memory: Memory = "1 GiB",
 ) -> TorchCurvature:
     r"""What dNTK and ddNTKs of one model are made of, for `scalewise.training.predict_linearised`.
 
@@ -26,13 +33,16 @@ def curvature(
         module: As of `tangents`; three times differentiable.
         inputs: Training samples, then test samples.
         rates: As of `tangents`.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``, for what the model's passes keep: where all samples
+            do not fit, they are taken in blocks. A few vectors of all parameters come on top.
 
     Returns:
         Derivatives along paths, in the precision of the parameters; each costs a few gradients, and no tensor of
         derivatives is made.
 
     Raises:
-        ValueError: If the module has nothing to train, or a rate has the name of no parameter.
+        ValueError: If the module has nothing to train, a rate has the name of no parameter, or samples that must be
+            taken in blocks are mixed by the module.
 
     Source: PDLT (11.8), (∞.5), (∞.7), along paths.
 
@@ -49,7 +59,24 @@ def curvature(
             f"`rates` must be by the names of parameters that are trained, {sorted(named)}; got {sorted(given)}."
         )
     each = [np.full(p.numel(), given.get(name, 1.0)) for name, p in named.items()]
-    return TorchCurvature(module, inputs, named, np.concatenate(each))
+    several = max(1, bytes_of(memory) // (PASSES * _graph(module, inputs[:1])))
+    if several < len(inputs):
+        check_alone(module, named, inputs)
+    return TorchCurvature(module, inputs, named, np.concatenate(each), several)
+
+
+def _graph(module: torch.nn.Module, sample: torch.Tensor) -> int:
+    """Bytes that the forward pass of a sample keeps."""
+    sizes = {p.data_ptr(): 0 for p in module.parameters()}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        sizes.setdefault(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        return tensor
+
+    buffers = {name: b.clone() for name, b in module.named_buffers()}
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        torch.func.functional_call(module, buffers, (sample,))
+    return sum(sizes.values()) + 1
 
 
 class TorchCurvature:
@@ -60,6 +87,7 @@ class TorchCurvature:
         inputs: All samples.
         named: Parameters that are trained.
         rates: Of every parameter, in a row.
+        several: Samples at once.
     """
 
     def __init__(
@@ -68,8 +96,10 @@ class TorchCurvature:
         inputs: torch.Tensor,
         named: Mapping[str, torch.Tensor],
         rates: Flat,
+        several: int,
     ) -> None:
         self._module, self._inputs, self._rates = module, inputs, rates
+        self._several = several
         self._named = {name: p.detach() for name, p in named.items()}
 
     @property
@@ -84,24 +114,42 @@ class TorchCurvature:
 
     def gradients(self, errors: np.ndarray, path: Sequence[Flat] = ()) -> list[Flat]:
         """See `scalewise.training.Curvature`."""
-        some = self._like(errors)
+        weighed = self._like(errors)
 
-        def loss(moved: dict[str, torch.Tensor]) -> torch.Tensor:
-            return (some * self._columns(moved, len(errors))).sum()
+        def slope(moved: dict[str, torch.Tensor], some: slice) -> torch.Tensor:
+            def loss(moved: dict[str, torch.Tensor]) -> torch.Tensor:
+                return (weighed[some] * self._columns(moved, some)).sum()
 
-        def slope(moved: dict[str, torch.Tensor]) -> torch.Tensor:
             return torch.cat([g.reshape(-1) for g in torch.func.grad(loss)(moved).values()])
 
-        terms = self._series(slope, path)
-        return [self._rates * term.double().numpy(force=True) for term in terms]
+        blocks = [
+            self._series(partial(slope, some=some), path) for some in self._blocks(len(errors))
+        ]
+        terms = [
+            sum(part.double().numpy(force=True) for part in parts)
+            for parts in zip(*blocks, strict=True)
+        ]
+        return [self._rates * term for term in terms]
 
     def outputs(self, path: Sequence[Flat], count: int | None = None) -> list[np.ndarray]:
         """See `scalewise.training.Curvature`."""
-        terms = self._series(lambda moved: self._columns(moved, count), path)
-        return [term.double().numpy(force=True) for term in terms]
+        size = len(self._inputs) if count is None else count
+        blocks = [
+            self._series(partial(self._columns, some=some), path) for some in self._blocks(size)
+        ]
+        return [
+            np.concatenate([part.double().numpy(force=True) for part in parts])
+            for parts in zip(*blocks, strict=True)
+        ]
 
-    def _columns(self, moved: dict[str, torch.Tensor], count: int | None) -> torch.Tensor:
-        z = torch.func.functional_call(self._module, moved, (self._inputs[:count],))
+    def _blocks(self, count: int) -> list[slice]:
+        return [
+            slice(start, min(start + self._several, count))
+            for start in range(0, count, self._several)
+        ]
+
+    def _columns(self, moved: dict[str, torch.Tensor], some: slice) -> torch.Tensor:
+        z = torch.func.functional_call(self._module, moved, (self._inputs[some],))
         return z[:, None] if z.ndim == 1 else z
 
     def _like(self, values: np.ndarray) -> torch.Tensor:

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._memory import Memory, bytes_of
+from scalewise.torch._tangent_ways import Asked, check_alone, ntk_of
+from scalewise.training._row_blocks import check_room
 
 
 @checked
 def tangents(
-    module: torch.nn.Module, inputs: torch.Tensor, *, rates: Mapping[str, float] | None = None
+    module: torch.nn.Module,
+    inputs: torch.Tensor,
+    *,
+    rates: Mapping[str, float] | None = None,
+    outputs: Literal["all", "mean"] | Annotated[Any, Float[np.ndarray, "read output"]] = "all",
+    memory: Memory = "1 GiB",
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Outputs $z$ of one model and its NTK $\sum_\mu\lambda_\mu\frac{dz}{d\theta_\mu}\frac{dz}{d\theta_\mu}$.
 
     Args:
         module: From inputs (samples, ...) to (samples, outputs) or (samples,), a sample at a time: one that mixes
-            samples, as batch normalisation does in training, must be in ``eval`` mode.
+            samples, as batch normalisation does in training, or that draws random numbers, must be in ``eval``
+            mode.
         inputs: For a task, its training samples, then its test samples.
         rates: $\lambda_\mu$ of parameters by name; 1 for those that are not named.
+        outputs: ``"all"`` pairs of outputs; the ``"mean"`` of the NTK over outputs, which is all of it at
+            infinite width and takes one pass backward for each output, but no pairs of these; or a matrix of
+            read-outs, such as ``np.eye(1000)[:10]`` for some of the outputs, of which everything is then
+            computed.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``, for derivatives and sums. The model's pass on one
+            sample, the derivatives by its largest tensor for one sample, and the result come on top. A smaller
+            budget takes more passes and gives the same to rounding.
 
     Returns:
         Outputs (sample, output) and NTK (sample, sample, output, output), for
-        `scalewise.training.predict_linearised`. Derivatives have the precision of the parameters, their sums that
-        of float64; all derivatives of all samples are in memory at once.
+        `scalewise.training.predict_linearised`; the mean over outputs has the shape (sample, sample, 1, 1).
+        Derivatives have the precision of the parameters, their sums that of float64.
 
     Raises:
-        ValueError: If the module does not give outputs of such a shape, has nothing to train, or a rate has the
-            name of no parameter.
+        ValueError: If the module does not give outputs of such a shape, mixes samples, draws random numbers, has
+            nothing to train or no numbers (on the device ``meta``), if a rate has the name of no parameter,
+            `outputs` does not fit the outputs, or the NTK alone is larger than `memory`.
 
     Source: PDLT (7.17), (10.138)-(10.140).
 
@@ -42,32 +61,20 @@ def tangents(
                [0., 1.]])
     """
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    given = dict(rates or {})
+    given, budget = dict(rates or {}), bytes_of(memory)
     if not named or given.keys() - named.keys():
         raise ValueError(
             f"`rates` must be by the names of parameters that are trained, {sorted(named)}; got {sorted(given)}."
         )
-    root = [np.sqrt(given.get(name, 1.0)) for name in named]
-    outputs, rows = [], []
-    for sample in inputs.split(1):
-        z = module(sample)
-        z = z[:, None] if z.ndim == 1 else z
-        if z.ndim != 2 or len(z) != 1:
+    with torch.enable_grad():
+        count = check_alone(module, named, inputs)
+        mean = isinstance(outputs, str) and outputs == "mean"
+        R = np.eye(count) if isinstance(outputs, str) else np.asarray(outputs, np.float64)
+        if R.shape[1] != count or not len(R):
             raise ValueError(
-                f"`module` must give outputs (samples, outputs); got shape {tuple(z.shape)} for one sample."
+                f"`outputs` must be 'all', 'mean' or a matrix (read-outs, {count}), since `module` has {count} "
+                f"outputs; got shape {R.shape}."
             )
-        outputs.append(z.detach().double().numpy(force=True))
-        for entry in z[0]:
-            slopes = torch.autograd.grad(
-                entry,
-                list(named.values()),
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            parts = [
-                s * g.double().numpy(force=True).ravel() for s, g in zip(root, slopes, strict=True)
-            ]
-            rows.append(np.concatenate(parts))
-    z, J = np.concatenate(outputs), np.stack(rows)
-    return z, (J @ J.T).reshape(*z.shape, *z.shape).transpose(0, 2, 1, 3)
+        check_room(len(inputs), 1 if mean else len(R), budget)
+        z, H = ntk_of(module, named, inputs, Asked(R, given, mean, budget))
+    return (z if isinstance(outputs, str) else z @ R.T), H

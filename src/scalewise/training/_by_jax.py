@@ -44,12 +44,14 @@ class JaxCurvature:
         theta: Where its parameters are.
         inputs: All samples.
         rates: Of every parameter, in a row.
+        several: Samples at once; all of them if ``None``.
     """
 
     along: Along
     theta: Any
     inputs: Any
     rates: Flat
+    several: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -63,14 +65,31 @@ class JaxCurvature:
 
     def gradients(self, errors: np.ndarray, path: Sequence[Flat] = ()) -> list[Flat]:
         """See `Curvature`."""
-        x, weighed = self.inputs[: len(errors)], jnp.asarray(errors, self.theta.dtype)
-        terms = self.along.slopes(self.theta, self._flat(path), x, weighed)
-        return [self.rates * np.asarray(term, np.float64) for term in terms]
+        weighed = jnp.asarray(errors, self.theta.dtype)
+        blocks = [
+            self.along.slopes(self.theta, self._flat(path), self.inputs[some], weighed[some])
+            for some in self._blocks(len(errors))
+        ]
+        terms = (
+            [np.asarray(part, np.float64) for part in parts] for parts in zip(*blocks, strict=True)
+        )
+        return [self.rates * np.sum(parts, axis=0) for parts in terms]
 
     def outputs(self, path: Sequence[Flat], count: int | None = None) -> list[np.ndarray]:
         """See `Curvature`."""
-        terms = self.along.values(self.theta, self._flat(path), self.inputs[:count])
-        return [np.asarray(term, np.float64) for term in terms]
+        size = len(self.inputs) if count is None else count
+        blocks = [
+            self.along.values(self.theta, self._flat(path), self.inputs[some])
+            for some in self._blocks(size)
+        ]
+        return [
+            np.concatenate([np.asarray(part, np.float64) for part in parts])
+            for parts in zip(*blocks, strict=True)
+        ]
+
+    def _blocks(self, count: int) -> list[slice]:
+        several = self.several or max(1, count)
+        return [slice(k, min(k + several, count)) for k in range(0, count, several)]
 
     def _flat(self, path: Sequence[Flat]) -> Any:
         return jnp.asarray(np.reshape(path, (len(path), self.parameters)), self.theta.dtype)

@@ -101,7 +101,11 @@ class Moving(NamedTuple):
 
 
 def curved_shift(
-    at: Moving, algorithm: GradientFlow | GradientDescent, time: float | None
+    at: Moving,
+    algorithm: GradientFlow | GradientDescent,
+    time: float | None,
+    *,
+    room: int = _ROOM,
 ) -> Float[np.ndarray, "every 2"]:
     """What training adds to the outputs of the linear model, in first order of dNTK and of ddNTKs.
 
@@ -109,6 +113,7 @@ def curved_shift(
         at: The network.
         algorithm: How it is trained.
         time: In place of the algorithm's own; a number of steps, of gradient descent.
+        room: Numbers that all displacements on the way may take.
 
     Returns:
         Of all points, one column by the dNTK, one by the ddNTKs, up to products of two such tensors,
@@ -124,7 +129,7 @@ def curved_shift(
         F, gain = _at_the_end(at, algorithm)
         back = gain[:, None] * (at.U.T @ F[:targets])
     else:
-        F, back = _on_the_way(at, clock, algorithm.ridge)
+        F, back = _on_the_way(at, clock, algorithm.ridge, room)
     return F - at.H @ (at.U @ back)
 
 
@@ -152,10 +157,12 @@ def _at_the_end(
     return at.force([-phi, psi, -chi]), Z.gain
 
 
-def _on_the_way(at: Moving, clock: Clock, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+def _on_the_way(
+    at: Moving, clock: Clock, ridge: float, room: int
+) -> tuple[np.ndarray, np.ndarray]:
     """At all times, and the response to what they bring about on the training samples."""
     times, count, rho = clock.weights.size, at.shape[0], np.array(ridge)
-    if times * at.curvature.parameters > _ROOM:
+    if times * at.curvature.parameters > room:
         raise OutOfRoom(
             f"`algorithm` takes {times} times, at each of which {at.curvature.parameters} parameters are moved, "
             "more than the memory has room for; train to the end, or stop earlier"

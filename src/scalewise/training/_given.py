@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Must, checked
 from scalewise._labelled import dataset
+from scalewise._memory import Memory, bytes_of
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
 from scalewise.tasks import Loss, Task
@@ -59,13 +60,15 @@ def predict_linearised(
     observables: Sequence[str] | str | None = None,
     curvature: OwnCurvature | None = None,
     width: Count = 1,
+    memory: Memory = "1 GiB",
 ) -> xr.Dataset:
     r"""What one given network will have learned, if it stays linear in its parameters, by any loss; or nearly so.
 
     Args:
         outputs: Of the network on the training samples, then on the test samples of the task.
         ntk: Its own NTK on the same, with its learning rates: `scalewise.jax.tangents` and
-            `scalewise.torch.tangents` give both.
+            `scalewise.torch.tangents` give both. One of shape (sample, sample, 1, 1), a mean over outputs, stands
+            for the same NTK of every output, and no output learns from another.
         task: What it is trained on.
         algorithm: `GradientFlow` to the end if ``None``; with a loss that is not the squared error it must stop.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``.
@@ -74,6 +77,9 @@ def predict_linearised(
             first order of them. `scalewise.jax.curvature` and `scalewise.torch.curvature` give it.
         width: $n$ by which ``output_mean_nlo`` and ``test_loss_nlo`` are to be divided; with 1 they are what is
             added. $\mathcal O(1)$ in a network whose last hidden layer is that wide.
+        memory: Budget in bytes, or a text such as ``"1 GiB"``, for displacements of all parameters at all times,
+            which a `curvature` takes where training stops on the way. Beyond it, what the `curvature` adds is
+            left out.
 
     Returns:
         A Dataset: ``output_mean`` (output, test), ``train_mean``, ``bias``, ``test_loss``, ``test_error`` and
@@ -101,7 +107,8 @@ def predict_linearised(
     way = GradientFlow() if algorithm is None else algorithm
     y, n = task.targets, len(task.inputs)
     size = (n + len(task.test_inputs), y.shape[1])
-    if outputs.shape != size or ntk.shape != (size[0], size[0], size[1], size[1]):
+    paired, alike = ((size[0], size[0], k, k) for k in (size[1], 1))
+    if outputs.shape != size or ntk.shape not in (paired, alike):
         raise ValueError(
             f"`outputs` and `ntk` must be of {size[0]} training and test samples and {size[1]} outputs; got shapes "
             f"{outputs.shape} and {ntk.shape}."
@@ -110,12 +117,15 @@ def predict_linearised(
         raise ValueError("`task` must have no batches: all samples teach at every step.")
     if times is not None and (not times.size or times.min() < 0):
         raise ValueError("`times` must hold at least one time, and none below 0.")
-    flat = ntk.transpose(0, 2, 1, 3).reshape(outputs.size, outputs.size)
-    count = y.size
+    points = ntk.shape[0] * ntk.shape[2]
+    flat = ntk.transpose(0, 2, 1, 3).reshape(points, points)
+    count = n * ntk.shape[2]
     found = spectrum(flat[:count, :count], "NTK of the training samples")
     moved = _moved(outputs, flat, task, way, times, found)
     data = _outcomes(moved[:, :n], moved[:, n:], task) | {"spectrum": found.h}
     bent = _bent(curvature, task, way, times, found)
+    if ntk.shape != paired and not bent:
+        bent = "`ntk` is a mean over outputs, and `curvature` goes on from the NTK of every pair of them"
     known = [name for name in (*_NAMES, *_CURVED) if _can(name, task)]
     asked, size = selected(observables, known, lambda name: bent if name in _CURVED else ""), None
     if curvature is not None and set(_CURVED) & set(asked.names):
@@ -123,7 +133,7 @@ def predict_linearised(
         at = Moving(curvature, found.h, found.U, flat[:, :count], e, y.shape)
         ends = [None] if times is None else times.tolist()
         try:
-            parts = np.array([curved_shift(at, way, t) for t in ends])
+            parts = np.array([curved_shift(at, way, t, room=bytes_of(memory) // 8) for t in ends])
         except OutOfRoom as refused:
             bent = refused.why
         else:
@@ -193,10 +203,12 @@ def _moved(
     found: Spectrum,
 ) -> Float[np.ndarray, "time sample output"]:
     """Outputs at every time."""
-    y, count = task.targets, task.targets.size
+    y = task.targets
+    columns = z.size // len(H)  # all outputs, of one NTK for each of them
+    count = y.size // columns
     if task.loss == known_loss("mse"):
-        filters = algorithm.filter(found.h, times, targets=count)
-        error = (z.reshape(-1)[:count] - y.reshape(-1))[:, None]
+        filters = algorithm.filter(found.h, times, targets=y.size)
+        error = (z[: len(y)] - y).reshape(count, columns)
         if np.isinf(filters.gain).any():
             if untaught(found, error):
                 raise ValueError(
@@ -205,13 +217,13 @@ def _moved(
                     "give a `ridge`."
                 )
             filters = filters._replace(gain=np.where(found.h == 0, 0.0, filters.gain))
-        c = -np.einsum("ax,tx,xi->ta", found.U, filters.gain, found.U.T @ error)
+        c = -found.U @ (filters.gain[:, :, None] * (found.U.T @ error))
     else:
         stop = stops(algorithm, task.loss.name, times)
-        start, loss = z.reshape(1, -1, 1)[:, :count], _flattened(task.loss, y.shape)
-        flat = y.reshape(-1, 1)
-        c = coefficients(start, H[:count, :count], flat, loss, algorithm, stop)[:, 0, :, 0]
-    return z + (c @ H[:count]).reshape(-1, *z.shape)
+        loss = task.loss if columns == y.shape[1] else _flattened(task.loss, y.shape)
+        start, flat = (part.reshape(count, columns) for part in (z[: len(y)], y))
+        c = coefficients(start[None], H[:count, :count], flat, loss, algorithm, stop)[:, 0]
+    return z + np.einsum("tac,ab->tbc", c, H[:count]).reshape(-1, *z.shape)
 
 
 def _flattened(loss: Loss, shape: tuple[int, ...]) -> Loss:

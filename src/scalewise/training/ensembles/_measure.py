@@ -12,9 +12,9 @@ import xarray as xr
 
 from scalewise._checked import Count, Must, checked
 from scalewise._labelled import dataset, variable
+from scalewise._memory import Memory, bytes_of
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.nets._arguments import Memory, bytes_of
 from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
 from scalewise.nets._extrapolate import check_widths, degree, extrapolation, fit
