@@ -89,6 +89,7 @@ class Builder:
         named: Random layers that were built under a name, in order: who builds under it again has their weights.
         inputs: What the network is given, but for a mask.
         again: For each name that is being built once more, the random layers to come.
+        modules: Of nodes that a model was read to, the module that computes them.
     """
 
     width: int
@@ -101,6 +102,7 @@ class Builder:
     estimated: set[int] = field(default_factory=set)
     named: dict[Hashable, list[int]] = field(default_factory=dict)
     again: list[Iterator[int]] = field(default_factory=list)
+    modules: dict[int, str] = field(default_factory=dict)
     inputs: Field = field(init=False)
 
     def source(self, shape: tuple[int, ...]) -> Field:
@@ -478,6 +480,7 @@ class Builder:
             tuple(self.layers.values()),
             tuple(self.layers),
             frozenset(self.estimated),
+            tuple(self.modules.get(k, "") for k in range(len(self.nodes))) if self.modules else (),
         )
 
     def _covary(self, fields: Sequence[Field]) -> bool:
