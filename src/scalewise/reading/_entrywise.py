@@ -174,7 +174,8 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     fields = [read.settled_once(own) for own in (one, two)]
     lead = _lead(read, fields)
     known, entries = fields[lead]
-    other = _aligned(read, known, entries, *fields[1 - lead])
+    adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
+    other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
     if isinstance(other, float):
         given: list = [entries, Plain(np.array(other))]
         return entrywise(read, name, given if lead == 0 else given[::-1])
@@ -192,7 +193,9 @@ def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
     return max((0, 1), key=lambda k: rank(fields[k]))
 
 
-def _aligned(read: Reader, known: Known, entries: Entries, other: Known, its: Entries) -> Known | float:
+def _aligned(
+    read: Reader, known: Known, entries: Entries, other: Known, its: Entries, *, bias: bool
+) -> Known | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
     if entries.size != known.size or np.unique(entries).size != known.size:
         raise read.refuse("combines fields of which neither has all places. Let one of them have all.")
@@ -202,8 +205,9 @@ def _aligned(read: Reader, known: Known, entries: Entries, other: Known, its: En
     source = read.source(other)
     if isinstance(source.what, Weight):
         law = read.laws[source.what.name]
-        _, tree = read.tree(other)
-        if law.constant is not None:
+        bias = bias and law.constant == 0 and bool(np.all(grid == grid[:1, :1]))
+        if law.constant is not None and not bias and not read.gains:
+            _, tree = read.tree(other)
             read.held_constant(source.what.name)
             return float(np.asarray(evaluate(tree, np.array(law.constant))))
         return read.placed(other, grid[:1], known.positions)
@@ -224,7 +228,9 @@ def _aligned(read: Reader, known: Known, entries: Entries, other: Known, its: En
 def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
     """A function of two fields of one shape."""
     roots = read.root(a), read.root(b)
-    if name in ("add", "sub") and isinstance(a.what, Linear) and a.what.biases is None and isinstance(b.what, Placed) and name == "add":
+    if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
+        a, b = b, a
+    if name == "add" and isinstance(a.what, Linear) and isinstance(b.what, Placed) and a.what.biases is None:
         rows = b.what.weights
         if np.all(rows == rows[:1]) and not read.held(a):
             return read.new(a, replace(a.what, biases=rows[0]))

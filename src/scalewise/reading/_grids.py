@@ -101,7 +101,7 @@ def sample_of_rows(fields: Fields, rows: Entries) -> np.ndarray:
     known = (d.owner >= 0) & (counts[np.maximum(d.owner, 0)] > 1)
     sample = np.where(known, d.sample, -1).max(axis=-1)
     if np.any(known & (d.sample != sample[..., None])):
-        raise MixedSamplesError
+        raise MixedSamplesError("The model puts numbers of different samples together. Samples must be independent.")
     if sample.min() < 0 <= sample.max():
         for axis in range(sample.ndim):
             line = np.moveaxis(sample, axis, 0).reshape(sample.shape[axis], -1)

@@ -59,14 +59,18 @@ class Reader:
     Args:
         laws: How every parameter is drawn, by name.
         flat: Whether all positions are one axis, as they must be where something moves them otherwise.
+        gains: Whether parameters that begin as one number, such as the gains of norms, count for what they learn.
         fields: Everything that it computes.
         notes: What was taken for something else.
+        constant: Parameters that begin as one number, and do not count.
     """
 
     laws: Mapping[str, Law]
     flat: bool = False
+    gains: bool = False
     fields: Fields = field(default_factory=Fields)
     notes: dict[str, None] = field(default_factory=dict)
+    constant: dict[str, None] = field(default_factory=dict)
     _moved: dict[tuple[int, bytes, tuple[int, ...]], Known] = field(default_factory=dict)
     _cut: dict[tuple[int, int, int], Known] = field(default_factory=dict)
     _held: dict[int, int] = field(default_factory=dict)
@@ -158,7 +162,7 @@ class Reader:
 
     def held_constant(self, name: str) -> None:
         """Note a parameter whose entries are all equal when training begins."""
-        self.notes[f"`{name}` multiplies or adds one number, and what it learns is not counted."] = None
+        self.constant.setdefault(name)
 
     def sum(self, like: Known, terms: Mapping[int, float]) -> Known:
         """A sum of fields."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,9 +26,9 @@ from scalewise.reading._fields import (
     Shares,
     Weight,
 )
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import Law, Reader
 from scalewise.reading._steps import Drawn, Places, Step
-from scalewise.reading._trees import X, Entrywise, Tree, averages, kinks, norm_in, peeled, slope
+from scalewise.reading._trees import X, Entrywise, Tree, averages, kinks, norm_in, number, peeled, slope
 
 
 @dataclass
@@ -147,11 +147,11 @@ class Writer:
             self.drawn[name] = weights, biases, factor
         return self._names[key]
 
-    def _law(self, entries: Entries) -> Any:
+    def _law(self, entries: Entries, *, constant: bool = False) -> Law:
         (owner,) = self.read.fields.owners(entries)
         assert isinstance(owner.what, Weight)
         law = self.read.laws[owner.what.name]
-        if law.mean:
+        if law.mean and not (constant and law.constant):
             raise self.read.refuse(
                 f"has weights `{owner.what.name}` with the mean {law.mean:.3g}; those of a random layer have the mean "
                 "0. Draw them so."
@@ -186,12 +186,15 @@ class Writer:
         root = np.eye(count)[index.ravel()] * count**0.5
         make = Places(Matrix.of(root), known.positions)
         read = self._add(known, "read", (-1,), make, known.positions, count)
-        law = self._law(what.weights)
+        law = self._law(what.weights, constant=True)
         numbers = Hyperparameters(0.0, law.variance, 0.0, law.rate, NORMAL)
         weights = rows.T[:, None, :]
         name = self._name(weights, None, count**-0.5)
         drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), numbers, 1, name)
-        return self._add(known, "draw", (read,), drawn)
+        step = self._add(known, "draw", (read,), drawn)
+        if not law.constant:
+            return step
+        return self._add(known, "apply", (step,), self._activation(("add", X, number(law.constant))))
 
 
 def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction) -> tuple[Step, ...]:
@@ -202,16 +205,12 @@ def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: F
         if one.verb == "draw":
             own, its = one.given[0].channels, two.given[0].channels
             if its == own * ratio:
-                given = (_with(one.given[0], Fraction(own, width)),)
+                given = (replace(one.given[0], channels=Fraction(own, width)),)
         if one.verb == "attend" and two.given[0] != one.given[0]:
             size, power, _, causal = one.given
             given = (size, power, True, causal)
         found.append(Step(one.verb, one.of, given, one.place))
     return tuple(found)
-
-
-def _with(drawn: Drawn, channels: Fraction) -> Drawn:
-    return Drawn(channels, drawn.windows, drawn.own, drawn.groups, drawn.name)
 
 
 def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -221,7 +220,8 @@ def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str
     def numbers(entries: Entries) -> np.ndarray:
         (owner,) = writer.read.fields.owners(entries)
         assert isinstance(owner.what, Weight)
-        return flat[owner.what.name][entries - owner.start]
+        constant = writer.read.laws[owner.what.name].constant or 0.0
+        return flat[owner.what.name][entries - owner.start] - constant
 
     weights, biases = [], []
     for name in names:
@@ -229,3 +229,10 @@ def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str
         weights.append(factor * numbers(w))
         biases.append(np.zeros(len(w)) if b is None else numbers(b))
     return weights, biases
+
+
+def fixed(steps: tuple[Step, ...], width: int) -> tuple[Step, ...]:
+    """Steps of which all channels but those of the last random layer follow the width."""
+    last = max(k for k, step in enumerate(steps) if step.verb == "draw")
+    own = tuple(replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),)) if s.verb == "draw" and k != last else s for k, s in enumerate(steps))
+    return scaled(steps, own, width, Fraction(2))

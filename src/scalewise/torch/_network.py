@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from scalewise.plan._forward import Inputs
 from scalewise.reading._entrywise import Operand, Plain, entrywise
-from scalewise.reading._fields import Entries, NotSeparableError, UnreadError
+from scalewise.reading._fields import Entries, UnreadError
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._products import contracted, convolved, embedded, normed, pooled, reduced, softmax
+from scalewise.reading._read import Pass, in_a_row
 from scalewise.reading._reader import Law, Reader
 
 # What moves entries and nothing else: done to entries as it is done to numbers.
@@ -439,40 +441,52 @@ def watching(model: nn.Module, read: Reader) -> Iterator[Trace]:
 
 
 def traced(
-    model: nn.Module, laws: Mapping[str, Law], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, flat: bool, samples: bool
-) -> tuple[Reader, Entries, Tensor, int]:
-    """One pass: what was read, the entries of what the model returns, that itself, and the numbers of a sample."""
-    read = Reader(laws, flat)
-    model = copy.deepcopy(model).double().eval()
-    args, kwargs = pytree.tree_map(
-        lambda v: v.double() if isinstance(v, Tensor) and v.dtype.is_floating_point else v, (args, dict(kwargs))
-    )
+    model: nn.Module, laws: Mapping[str, Law], inputs: Inputs, *, flat: bool, gains: bool, samples: bool
+) -> Pass:
+    """One pass, in double precision, evaluation mode and on a copy."""
+    read = Reader(laws, flat, gains)
+    model = copy.deepcopy(model).cpu().double().eval()
+    args, kwargs = pytree.tree_map(_doubled, (inputs.args, dict(inputs.kwargs)))
+    given = numbers_in((args, kwargs), samples)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         with watching(model, read) as trace:
-            seen: dict[int, Entries] = {}
+            entries: dict[int, Entries] = {}
+            values = {}
             for name, p in model.named_parameters(remove_duplicate=False):
-                if id(p) not in seen:
-                    seen[id(p)] = read.weight(name, tuple(p.shape))
-                trace.know(p, seen[id(p)])
+                if id(p) not in entries:
+                    entries[id(p)] = read.weight(name, tuple(p.shape))
+                    values[name] = p.detach().numpy()
+                trace.know(p, entries[id(p)])
             offset = 0
-            for tensor in pytree.tree_leaves((args, kwargs)):
-                if isinstance(tensor, Tensor) and tensor.ndim and (tensor.dtype.is_floating_point or _tokens(tensor, samples)):
-                    tokens = not tensor.dtype.is_floating_point
-                    trace.know(tensor, read.enter(tuple(tensor.shape), offset, tokens=tokens, samples=samples))
-                    offset += tensor.numel() // (tensor.shape[0] if samples else 1)
+            for tensor in given:
+                tokens = not tensor.dtype.is_floating_point
+                own = read.enter(tuple(tensor.shape), offset, tokens=tokens, samples=samples)
+                trace.know(tensor, own)
+                offset += tensor.numel() // (len(tensor) if samples else 1)
             output = model(*args, **kwargs)
             first = next(t for t in pytree.tree_leaves(output) if isinstance(t, Tensor))
             found = trace.entries(first)
     if isinstance(found, Unread):
         raise found.error
     if found is None:
-        raise UnreadError("What the model returns does not depend on its parameters. Let it return what it computes.")
-    return read, found.numpy(), first, offset
+        raise UnreadError(
+            "What the model returns does not depend on its parameters. Let it return what it computes."
+        )
+    rows = [t.double().numpy() for t in given]
+    return Pass(read, found.numpy(), first.double().numpy(), in_a_row(rows, samples), values)
 
 
-def _tokens(tensor: Tensor, samples: bool) -> bool:
-    return samples and not tensor.dtype.is_floating_point and tensor.dtype != torch.bool
+def _doubled(own: Any) -> Any:
+    if not isinstance(own, Tensor):
+        return own
+    return own.detach().cpu().double() if own.dtype.is_floating_point else own.detach().cpu()
 
 
-__all__ = ["Callable", "NotSeparableError"]
+def numbers_in(inputs: Any, samples: bool) -> list[Tensor]:
+    """The tensors that are inputs: numbers, and tokens where samples have an axis; others are fixed."""
+    return [
+        t
+        for t in pytree.tree_leaves(inputs)
+        if isinstance(t, Tensor) and t.ndim and (t.dtype.is_floating_point or (samples and t.dtype != torch.bool))
+    ]

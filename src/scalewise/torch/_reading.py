@@ -1,111 +1,113 @@
-"""`network`: reading a module as a network, and proof that it computes the same."""
+"""`network`: a module as a network."""
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
 from scalewise.networks import Network
-from scalewise.networks._weights import Parameters, by_node, fields, shapes_of
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Inputs, given
-from scalewise.reading._fields import NotSeparableError, UnreadError
-from scalewise.reading._reader import Law
-from scalewise.reading._steps import Step, Traced
-from scalewise.reading._written import Writer, parameters, scaled
+from scalewise.reading._fields import UnreadError
+from scalewise.reading._grids import MixedSamplesError
+from scalewise.reading._read import ReadModel, network_from, read_model
 from scalewise.torch._drawn import drawn, told_by_entries
 from scalewise.torch._network import traced
 
-_SAME = 1e-8  # between outputs of the model and of the network with its weights, over their size
+ModelOrFactory = Annotated[
+    nn.Module | Callable[..., Any],
+    Must("a module, or a function of the width that returns a new one"),
+]
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A model at one width, as it was read."""
+@checked(error=PlanError)
+def network(
+    build: ModelOrFactory,
+    inputs: Any,
+    *,
+    width: Count | None = None,
+    gains: bool = False,
+) -> Network:
+    r"""Read a model into a network, by the operations of one forward pass.
 
-    writer: Writer
-    steps: tuple[Step, ...]
-    shape: tuple[int, ...]
-    x: np.ndarray
-    output: Tensor
-    entries: np.ndarray
-    values: dict[str, np.ndarray]
+    Args:
+        build: A function of the width that returns a new model, called at `width` and at twice as much; or a model
+            with freshly drawn weights, whose hidden layers are then all taken to grow.
+        inputs: What the model is called with: a tensor, a tuple of arguments or a dict of named ones. The first axis
+            of every tensor is that of the samples, unless the model computes something else of some samples alone;
+            then all of it is one sample.
+        width: The network's; of a model the channels of its first layer for ``None``.
+        gains: Whether parameters that begin as one number (gains and biases of norms) count for what they learn.
 
+    Returns:
+        The network of that width, whose inputs are the model's: of several tensors the numbers of a sample in a
+        row. Variances are those with which the factory draws, exactly where it fills tensors with normal or uniform
+        numbers; of a model those of its entries. Learning rates are 1 for every parameter.
 
-def _read(model: nn.Module, laws: Mapping[str, Law], inputs: Inputs, samples: bool) -> _Read:
-    for flat in (False, True):
-        try:
-            read, entries, output, _ = traced(
-                model, laws, inputs.args, inputs.kwargs, flat=flat, samples=samples
-            )
-            known, own = read.settled(entries)
-            writer = Writer(read)
-            last = writer.write(known.number)
-            if last != len(writer.steps) - 1:
-                writer.steps.append(Step("add", (last,), (1.0,), ""))
-            break
-        except NotSeparableError:
-            if flat:
-                raise UnreadError(
-                    "The model moves positions in a way that is not known, otherwise for each sample perhaps."
-                ) from None
-    else:
-        raise AssertionError
-    tensors = [
-        v for v in torch.utils._pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
-        if isinstance(v, Tensor) and v.ndim and v.dtype != torch.bool and (v.dtype.is_floating_point or samples)
-    ]  # fmt: skip
-    rows = [t.double().numpy() if samples else t.double().numpy()[None] for t in tensors]
-    x = rows[0] if len(rows) == 1 else np.concatenate([r.reshape(len(r), -1) for r in rows], axis=1)
-    if x.ndim == 1:
-        x = x[:, None]
-    values = {n: p.detach().double().numpy() for n, p in model.named_parameters(remove_duplicate=False)}
-    return _Read(writer, tuple(writer.steps), x.shape[1:], x, output, own, values)
+    Raises:
+        PlanError: If something the model does is not known; with the place. Or if the network with the model's
+            weights does not return what the model returns, in double precision.
 
-
-def network_of(build: Any, inputs: Any, width: int, *, samples: bool = True) -> tuple[Network, float]:
-    """The network, and the largest difference between its outputs and the model's, over their size."""
+    Example:
+        >>> import torch, scalewise as sw
+        >>> def build(width):
+        ...     return torch.nn.Sequential(
+        ...         torch.nn.Linear(8, width, bias=False), torch.nn.Tanh(), torch.nn.Linear(width, 1))
+        >>> net = sw.torch.network(build, torch.ones(2, 8), width=64)
+        >>> net.depth, net.C_W
+        (2, (0.3333333333333333, 0.3333333333333333))
+    """
     made = given(inputs)
-    assert made is not None
-    model, laws = drawn(lambda: build(width))
-    one = _read(model, laws, made, samples)
-    steps = one.steps
-    wide, laws = drawn(lambda: build(2 * width))
-    two = _read(wide, laws, made, samples)
-    steps = scaled(one.steps, two.steps, width, Fraction(2))
-    net = Network(
-        Traced(steps, tuple(one.writer.read.notes)), input_shape=one.shape, width=width
+    if made is None:
+        raise PlanError("`inputs` must be what the model is called with, such as a tensor of a few samples.")
+    try:
+        return _network(build, made, width, gains)
+    except (UnreadError, MixedSamplesError) as error:
+        raise PlanError(str(error)) from error
+
+
+def _network(build: Any, made: Inputs, width: int | None, gains: bool) -> Network:
+    if isinstance(build, nn.Module):
+        one = _read(build, told_by_entries(build), made, gains)
+        first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
+        return network_from(one, first if width is None else width, None)
+    if width is None:
+        raise PlanError("`width` must be given with a factory, such as width=64.")
+    one, wide = (_read(*drawn(lambda n=n: build(n)), made, gains) for n in (width, 2 * width))
+    return network_from(one, width, wide)
+
+
+def _read(model: nn.Module, laws: Any, inputs: Inputs, gains: bool) -> ReadModel:
+    samples = _has_samples(model, inputs)
+    return read_model(
+        lambda flat: traced(model, laws, inputs, flat=flat, gains=gains, samples=samples)
     )
-    return net, _difference(net, one)
 
 
-def _difference(net: Network, one: _Read) -> float:
-    program = net.program
-    names = []
-    for step in one.steps:
-        if step.verb == "draw" and step.given[0].name not in names:
-            names.append(step.given[0].name)
-    weights, biases = parameters(one.writer, one.values, names)
-    shapes = shapes_of(program)
-    shaped = [w.reshape(s[0]) for w, s in zip(weights, shapes.values(), strict=True)]
-    given = by_node(program, Parameters(tuple(shaped), tuple(biases)))
-    found, _ = fields(program, given, one.x)
-    known = one.writer.read.fields.decoded(one.entries)
-    own = found[-1].reshape(-1)
-    start = one.entries.min()
-    values = own[(one.entries - start).ravel()].reshape(one.entries.shape)
-    del known
-    theirs = one.output.detach().double().numpy()
-    return float(np.abs(values - theirs).max() / np.abs(theirs).max())
+def _has_samples(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether the first axis is that of the samples: whether some of them alone give the same."""
+    tensors = [t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)]
+    counts = {len(t) if t.ndim else 0 for t in tensors}
+    if len(counts) != 1:
+        return False
+    (count,) = counts
+    if count < 2:
+        return True
+    model.eval()
 
+    def first(args: Any, kwargs: Any) -> Tensor:
+        with torch.no_grad():
+            return next(t for t in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(t, Tensor))
 
-__all__ = ["Annotated", "Count", "Must", "PlanError", "checked", "inspect", "math"]
+    whole = first(inputs.args, inputs.kwargs)
+    some = pytree.tree_map(lambda v: v[:1] if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs)))
+    try:
+        alone = first(*some)
+    except Exception:
+        return False
+    return alone.shape[1:] == whole.shape[1:] and torch.allclose(alone, whole[:1], rtol=1e-3, atol=1e-5)
