@@ -324,6 +324,7 @@ class Builder:
         grows: bool,
         causal: bool,
         norm: Norm | None = None,
+        turns: tuple[Matrix, Matrix] | None = None,
     ) -> Field:
         """Averages of values over positions, by queries and keys, which random layers have just made.
 
@@ -335,6 +336,7 @@ class Builder:
             grows: Whether heads grow with the width, and not their number.
             causal: Whether a position sees none behind it.
             norm: Of queries and keys in each head, whose numbers do not grow.
+            turns: For queries and keys the matrices of positions by which heads are multiplied, row by row.
         """
         queries, keys, values = fields
         if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
@@ -358,7 +360,7 @@ class Builder:
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma, norm)
+        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns)
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)

@@ -17,6 +17,7 @@ from scalewise.reading._fields import (
     Made,
     Placed,
     Shares,
+    Turned,
     Weight,
 )
 from scalewise.reading._reader import Reader
@@ -77,7 +78,8 @@ def _uniform(value: np.ndarray) -> float | None:
 
 def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
     """A function of one field and of numbers."""
-    known, entries = read.settled_once(given[at])
+    owners = read.fields.owners(given[at])
+    known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
     if isinstance(known.what, Logits):
         return _of_logits(read, name, given, at, known, entries)
     if isinstance(known.what, Shares):
@@ -86,6 +88,8 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
             if other == 1:
                 return entries
         raise read.refuse("changes the weights of an attention behind its softmax. Leave them as they are.")
+    if not entries.all():
+        raise read.refuse("computes with a field and zeros beside it. Pad behind an activation, or before a linear layer.")
     numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
     varied = [k for k, n in enumerate(numbers) if n is None and k != at]
     if varied:
@@ -107,6 +111,9 @@ def applied(read, known, name, tree, numbers, at) -> Known:
     if factor is not None:
         if factor == 1:
             return known
+        if isinstance(known.what, Turned):
+            terms = tuple((order, factor * by) for order, by in known.what.terms)
+            return read.new(known, Turned(known.what.of, terms))
         if isinstance(known.what, Combined) and not read.held(known):
             return read.new(known, Combined(tuple((k, factor * f) for k, f in known.what.terms)))
         if read.root(known) == known.number and not isinstance(known.what, Input):
@@ -156,15 +163,21 @@ def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, e
             f"computes {name!r} of a field and of numbers that differ from place to place. Numbers of positions may "
             "multiply it."
         )
+    known, entries = read.settled(given[at])
     d = read.fields.decoded(entries)
     numbers = np.zeros((known.samples, known.places, known.channels))
     value = np.broadcast_to(given[1 - at].value, entries.shape)
     numbers[d.sample, d.position, d.channel] = value if name == "mul" else 1 / value
     if np.any(numbers != numbers[:1, :, :1]):
-        raise read.refuse(
-            "multiplies channels by numbers that differ, and channels of one kind have no order. Let parameters do "
-            "that."
-        )
+        own = read.turned(known)
+        if own is None or np.any(numbers != numbers[:1]):
+            raise read.refuse(
+                "multiplies channels by numbers that differ, and channels of one kind have no order. Let parameters "
+                "do that."
+            )
+        terms = tuple((order, by * numbers[0]) for order, by in own.terms)
+        made = read.new(known, Turned(own.of, terms))
+        return entries - known.start + made.start
     made = read.moved(known, np.diag(numbers[0, :, 0]), known.positions)
     return entries - known.start + made.start
 
@@ -227,6 +240,10 @@ def _aligned(
 
 def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
     """A function of two fields of one shape."""
+    if name == "add" and Turned in (type(a.what), type(b.what)):
+        own, other = read.turned(a), read.turned(b)
+        if own is not None and other is not None and own.of == other.of:
+            return read.new(like, Turned(own.of, own.terms + other.terms))
     roots = read.root(a), read.root(b)
     if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
         a, b = b, a

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalewise.networks._sites import Taps
+from scalewise.networks._sites import Matrix, Taps
 from scalewise.reading._trees import Tree
 
 Entries = np.ndarray  # of int64; 0 stands for the number 0
@@ -95,6 +95,19 @@ class Combined:
 
 
 @dataclass(frozen=True)
+class Turned:
+    """Channels of a field times numbers of their positions, in another order, added up: as rotary embeddings do.
+
+    Args:
+        of: The field.
+        terms: Of each term which channel stands at every channel, and the numbers (position, channel).
+    """
+
+    of: int
+    terms: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+
+@dataclass(frozen=True)
 class Logits:
     """Products of queries and keys, at (head, position, other); a number is added to each."""
 
@@ -103,6 +116,7 @@ class Logits:
     size: int
     scale: float
     added: np.ndarray | None = None
+    turns: tuple[Matrix, Matrix] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class Shares:
     logits: Logits
 
 
-What = Input | Weight | Linear | Placed | Made | Function | Combined | Logits | Shares
+What = Input | Weight | Linear | Placed | Made | Function | Combined | Turned | Logits | Shares
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.networks._sites import IDENTITY, Window
+from scalewise.networks._sites import IDENTITY, Matrix, Window
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import (
     Combined,
@@ -20,6 +20,7 @@ from scalewise.reading._fields import (
     Made,
     NotSeparableError,
     Shares,
+    Turned,
     Weight,
 )
 from scalewise.reading._grids import kept, sample_of_rows
@@ -85,7 +86,10 @@ def linear(read: Reader, x: Entries, w: Entries) -> Entries:
     d = read.fields.decoded(x)
     channel = d.channel.reshape(-1, d.channel.shape[-1]).max(axis=0)
     if np.any((d.channel != channel) & (x > 0)):
-        raise read.refuse("multiplies other channels at other places by the same weights. Give rows the same channels.")
+        raise read.refuse(
+            "mixes positions by weights that all channels share. However many channels there are, such weights are "
+            "few, and what they make has no limit that is not random. Let weights mix channels."
+        )
     if channel.min() < 0:
         keep = channel >= 0
         x, channel, weights = x[..., keep], channel[keep], weights[keep]
@@ -436,6 +440,9 @@ def _fields(read: Reader, one: Entries, two: Entries) -> Operand:
 def _scaled_linear(read: Reader, x: Entries) -> tuple[Known, Entries, float]:
     """Queries or keys: a field, its entries, and the number by which it is multiplied."""
     known, x = read.settled(x)
+    if isinstance(known.what, Turned):
+        source = read.fields.known[known.what.of]
+        return source, x - known.start + source.start, 1.0
     terms = read.terms(known)
     if len(terms) == 1:
         ((of, factor),) = terms.items()
@@ -445,8 +452,28 @@ def _scaled_linear(read: Reader, x: Entries) -> tuple[Known, Entries, float]:
     return known, x, 1.0
 
 
+def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
+    """The matrices of positions by which heads are multiplied; ``None`` if they are not."""
+    known, _ = read.settled(x)
+    what = known.what
+    if not isinstance(what, Turned):
+        return None
+    full = np.zeros((known.places, known.channels, known.channels))
+    for order, by in what.terms:
+        np.add.at(full, (slice(None), np.arange(known.channels), order), by)
+    heads = full.reshape(known.places, known.channels // size, size, known.channels // size, size)
+    own = heads[:, 0, :, 0]
+    rest = heads - np.einsum("gh,pij->pgihj", np.eye(heads.shape[1]), own)
+    if np.abs(rest).max() > 1e-6:
+        raise read.refuse("multiplies channels of its heads by numbers that differ from head to head. Let parameters do that.")
+    return Matrix.of(own.reshape(known.places, -1))
+
+
 def _logits(read: Reader, q: Entries, k: Entries) -> Entries:
     """Products of queries and keys (..., position, channel) in heads."""
+    turns = _turns(read, q, q.shape[-1]), _turns(read, k, q.shape[-1])
+    if (turns[0] is None) != (turns[1] is None):
+        raise read.refuse("turns queries or keys alone by their positions. Turn both.")
     queries, q, f = _scaled_linear(read, q)
     keys, k, g = _scaled_linear(read, k)
     a, b = read.fields.decoded(q), read.fields.decoded(k)
@@ -462,7 +489,8 @@ def _logits(read: Reader, q: Entries, k: Entries) -> Entries:
     if np.any(a.sample[..., 0] != b.sample[..., :1, 0]):
         raise read.refuse("compares different samples. Samples must be independent of each other.")
     heads = queries.channels // size
-    what = Logits(queries.number, keys.number, size, f * g)
+    both = None if turns[0] is None or turns[1] is None else (turns[0], turns[1])
+    what = Logits(queries.number, keys.number, size, f * g, turns=both)
     made = read.fields.new(queries.samples, (heads, queries.places, keys.places), 1, what)
     index = (a.sample[..., 0] * heads + head) * queries.places + a.position[..., 0]
     return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
@@ -501,7 +529,7 @@ def _attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
     q = read.fields.known[logits.queries]
     power = _power(read, logits)
     causal = _causal(read, logits, shares.positions)
-    given = (size, power, causal)
+    given = (size, power, causal, logits.turns)
     made = read.fields.new(
         values.samples, q.positions, values.channels, Made("attend", (q.number, logits.keys, values.number), given)
     )

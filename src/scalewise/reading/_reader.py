@@ -20,6 +20,7 @@ from scalewise.reading._fields import (
     Made,
     NotSeparableError,
     Placed,
+    Turned,
     UnreadError,
     Weight,
     What,
@@ -164,6 +165,19 @@ class Reader:
         """Note a parameter whose entries are all equal when training begins."""
         self.constant.setdefault(name)
 
+    def turned(self, known: Known) -> Turned | None:
+        """A field as one whose channels are multiplied and reordered; ``None`` if it is not one."""
+        if isinstance(known.what, Turned):
+            return known.what
+        terms = self.terms(known)
+        if len(terms) > 1:
+            return None
+        ((of, factor),) = terms.items()
+        if self.fields.known[of].channels != known.channels:
+            return None
+        numbers = np.full((known.places, known.channels), factor)
+        return Turned(of, ((np.arange(known.channels), numbers),))
+
     def sum(self, like: Known, terms: Mapping[int, float]) -> Known:
         """A sum of fields."""
         left = tuple((k, f) for k, f in terms.items() if f)
@@ -206,6 +220,8 @@ class Reader:
         """Some positions, or some channels, of one field."""
         if self.root(of) is not None and isinstance(self.source(of).what, Input | Weight):
             return self.placed(of, grid.ids, grid.positions)
+        if isinstance(of.what, Turned) and (made := self._reordered(grid)) is not None:
+            return made
         d = self.fields.decoded(grid.ids)
         channels, rows = d.channel.max(axis=(0, 1)), d.position.max(axis=(0, 2))
         there = d.owner >= 0
@@ -303,8 +319,32 @@ class Reader:
         self._cut[key] = self.fields.new(of.samples, of.positions, high - low, own)
         return self._cut[key]
 
+    def _reordered(self, grid: Grid) -> Known | None:
+        """Channels of one field in another order, some of them times numbers; ``None`` if it is something else."""
+        d = self.fields.decoded(grid.ids)
+        if d.owner.min() < 0 or np.any(d.owner != d.owner[:1, :1]) or np.any(d.channel != d.channel[:1, :1]):
+            return None
+        owners, channel = d.owner[0, 0], d.channel[0, 0]
+        parts = {k: self.turned(self.fields.known[k]) for k in np.unique(owners)}
+        if any(p is None or len(p.terms) > 1 for p in parts.values()):
+            return None
+        own = [p for p in parts.values() if p is not None]
+        source = self.fields.known[own[0].of]
+        whole = np.array_equal(np.sort(channel), np.arange(source.channels))
+        if len({p.of for p in own}) > 1 or not whole or np.any(d.position != np.arange(source.places)[:, None]):
+            return None
+        order, numbers = np.zeros(len(channel), dtype=int), np.zeros((source.places, len(channel)))
+        for k, part in parts.items():
+            assert part is not None
+            there = owners == k
+            ((of, by),) = part.terms
+            order[there], numbers[:, there] = of[channel[there]], by[:, channel[there]]
+        return self.new(source, Turned(source.number, ((order, numbers),)))
+
     def _beside(self, grid: Grid) -> Known:
         """Channels of several fields beside each other, or positions after one another."""
+        if (made := self._reordered(grid)) is not None:
+            return made
         owner = self.fields.decoded(grid.ids).owner
         by_channel, by_place = owner[0, 0], owner[0, :, 0]
         if np.array_equal(owner, np.broadcast_to(by_channel, owner.shape)):

@@ -175,9 +175,9 @@ def _played(build: Builder, step: Step, own: list[Field]) -> Field:
         case "stack":
             return build.stack(own, *given)
         case "attend":
-            size, power, grows, causal = given
+            size, power, grows, causal, turns = given
             return build.attend(
-                (own[0], own[1], own[2]), size, power, None, grows=grows, causal=causal
+                (own[0], own[1], own[2]), size, power, None, grows=grows, causal=causal, turns=turns
             )
         case "norm":
             eps, centred, joint, groups = given

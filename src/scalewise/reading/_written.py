@@ -24,6 +24,7 @@ from scalewise.reading._fields import (
     Made,
     Placed,
     Shares,
+    Turned,
     Weight,
 )
 from scalewise.reading._reader import Law, Reader
@@ -73,7 +74,7 @@ class Writer:
             return tuple(k for k, _ in what.terms)
         if isinstance(what, Made):
             return tuple(k for k in what.of if k >= 0)
-        if isinstance(what, Logits | Shares | Weight):
+        if isinstance(what, Logits | Shares | Weight | Turned):
             raise self.read.refuse(
                 "gives logits, weights of an attention or parameters to something that is not known. Let fields of "
                 "channels come out."
@@ -99,8 +100,8 @@ class Writer:
         if isinstance(what, Made):
             of = tuple(-1 if k < 0 else self._made[k] for k in what.of)
             if what.verb == "attend":
-                size, power, causal = what.given
-                return self._add(known, "attend", of, size, power, False, causal)
+                size, power, causal, turns = what.given
+                return self._add(known, "attend", of, size, power, False, causal, turns)
             return self._add(known, what.verb, of, *what.given)
         raise self.read.refuse("uses its inputs in a way that is not known. Let a linear layer read them.")
 
@@ -207,8 +208,8 @@ def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: F
             if its == own * ratio:
                 given = (replace(one.given[0], channels=Fraction(own, width)),)
         if one.verb == "attend" and two.given[0] != one.given[0]:
-            size, power, _, causal = one.given
-            given = (size, power, True, causal)
+            size, power, _, *rest = one.given
+            given = (size, power, True, *rest)
         found.append(Step(one.verb, one.of, given, one.place))
     return tuple(found)
 

@@ -36,6 +36,10 @@ _UNARY = {
     for name in """neg tanh sigmoid relu silu erf erfc exp expm1 log log1p sqrt rsqrt reciprocal abs sign sin cos mish
     hardsigmoid hardswish square""".split()  # noqa: SIM905
 }
+_FRESH = frozenset(
+    """zeros_like ones_like empty_like full_like new_zeros new_ones new_empty new_full rand_like randn_like sym_size
+    is_same_size _local_scalar_dense""".split()  # noqa: SIM905
+)  # what does not look at numbers
 _BINARY = frozenset(["mul", "div", "maximum", "minimum"])
 
 
@@ -155,6 +159,8 @@ class Trace(TorchDispatchMode):
     def _result(self, name: str, func: Any, args: Any, kwargs: Any, out: Any, in_place: bool) -> Any:
         read = self.read
         x = args[0] if args else None
+        if name in _FRESH:
+            return None
         if name in _MOVES:
             if name == "copy":
                 value = self._moved(args[1])
