@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewise.networks import Network
 from scalewise.networks._weights import Parameters, by_node, fields, shapes_of
-from scalewise.reading._fields import Entries, NotSeparableError, UnreadError
+from scalewise.reading._fields import Entries, Known, NotSeparableError, UnreadError
 from scalewise.reading._reader import Reader
 from scalewise.reading._steps import Step, Traced
 from scalewise.reading._written import Writer, fixed, parameters, scaled
@@ -45,13 +45,15 @@ class ReadModel:
         seen: The pass.
         writer: What wrote the steps.
         steps: The steps.
-        entries: Of the outputs, of the last field.
+        entries: Of the outputs that are kept, in the last field.
+        output: These outputs.
     """
 
     seen: Pass
     writer: Writer
     steps: tuple[Step, ...]
     entries: Entries
+    output: np.ndarray
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -79,11 +81,12 @@ def in_a_row(rows: Sequence[np.ndarray], samples: bool) -> np.ndarray:
     return np.concatenate([r.reshape(len(r), -1) for r in rows], axis=1)
 
 
-def read_model(seen: Callable[[bool], Pass]) -> ReadModel:
+def read_model(seen: Callable[[bool], Pass], at: tuple[int, ...] | None) -> ReadModel:
     """A model as steps.
 
     Args:
         seen: From whether all positions are one axis to a pass.
+        at: Which position of the outputs is kept, along each axis; all for ``None``.
 
     Raises:
         UnreadError: If something is not understood; with its place.
@@ -92,16 +95,40 @@ def read_model(seen: Callable[[bool], Pass]) -> ReadModel:
         try:
             own = seen(flat)
             known, entries = own.read.settled(own.entries)
+            output = own.output
+            if at is not None:
+                known, entries, output = _kept(own.read, known, entries, output, at)
             writer = Writer(own.read)
             last = writer.write(known.number)
         except NotSeparableError:
             continue
         if last != len(writer.steps) - 1:
             writer.steps.append(Step("add", (last,), (1.0,)))
-        return ReadModel(own, writer, tuple(writer.steps), entries - known.start)
+        return ReadModel(own, writer, tuple(writer.steps), entries - known.start, output)
     raise UnreadError(
         "The model moves positions otherwise for each sample, or for each channel, and that is not known."
     )
+
+
+def _kept(
+    read: Reader, known: Known, entries: Entries, output: np.ndarray, at: tuple[int, ...]
+) -> tuple[Known, Entries, np.ndarray]:
+    """One position of the outputs."""
+    d = read.fields.decoded(entries)
+    axes = [a for a in range(entries.ndim) if np.any(d.position != d.position.take([0], axis=a))]
+    sizes = tuple(entries.shape[a] for a in axes)
+    if len(at) != len(sizes) or any(not -n <= k < n for k, n in zip(at, sizes, strict=False)):
+        raise UnreadError(
+            f"`at` must be a position of the outputs, which have {' x '.join(map(str, sizes)) or 'no'} positions; got "
+            f"{at}. Give one number for each axis, such as at={tuple(n - 1 for n in sizes)}."
+        )
+    index: list[int | slice] = [0] * entries.ndim
+    for a, k in zip(axes, at, strict=True):
+        index[a] = k
+    row = int(d.position[tuple(index)])
+    made = read.only(known, row)
+    keep = d.position == row
+    return made, made.start + d.sample[keep] * made.channels + d.channel[keep], output[keep]
 
 
 def network_from(one: ReadModel, width: int, wide: ReadModel | None) -> Network:
@@ -137,7 +164,7 @@ def check_same(net: Network, one: ReadModel) -> None:
     program = net.program
     given = by_node(program, one.parameters(net, one.seen.values))
     found = fields(program, given, one.seen.x)[0][-1].reshape(-1)[one.entries]
-    apart = np.abs(found - one.seen.output).max() / max(np.abs(one.seen.output).max(), 1e-300)
+    apart = np.abs(found - one.output).max() / max(np.abs(one.output).max(), 1e-300)
     if not apart < _SAME:
         raise UnreadError(
             f"The network that was read computes something else than the model: outputs differ by {apart:.1e} of "

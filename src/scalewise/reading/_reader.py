@@ -290,6 +290,14 @@ class Reader:
             self._moved[key] = self.new(of, made, positions=shape)
         return self._moved[key]
 
+    def only(self, of: Known, row: int) -> Known:
+        """One position of a field: where positions stay what they are, of what it is made of."""
+        what = of.what
+        if isinstance(what, Linear) and all(own.is_identity for own in what.windows):
+            below = self.chosen(self.fields.known[what.of], np.array([row]), (1,) * len(of.positions))
+            return self.new(of, replace(what, of=below.number), positions=below.positions)
+        return self.chosen(of, np.array([row]), (1,) * len(of.positions))
+
     def cut(self, of: Known, low: int, high: int) -> Known:
         """Some channels of a field that is made of random layers channel by channel: the same of these layers."""
         key = (of.number, low, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -31,6 +31,7 @@ def network(
     inputs: Any,
     *,
     width: Count | None = None,
+    at: int | Sequence[int] | None = None,
     gains: bool = False,
 ) -> Network:
     r"""Read a model into a network, by the operations of one forward pass.
@@ -42,6 +43,8 @@ def network(
             of every tensor is that of the samples, unless the model computes something else of some samples alone;
             then all of it is one sample.
         width: The network's; of a model the channels of its first layer for ``None``.
+        at: Of outputs that have positions the one that is kept, such as ``-1`` of a language model: observables of
+            order $1/n$ and trainings are those of outputs at one site. All are kept for ``None``.
         gains: Whether parameters that begin as one number (gains and biases of norms) count for what they learn.
 
     Returns:
@@ -66,26 +69,31 @@ def network(
     if made is None:
         raise PlanError("`inputs` must be what the model is called with, such as a tensor of a few samples.")
     try:
-        return _network(build, made, width, gains)
+        place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
+        return _network(build, made, width, place, gains)
     except (UnreadError, MixedSamplesError) as error:
         raise PlanError(str(error)) from error
 
 
-def _network(build: Any, made: Inputs, width: int | None, gains: bool) -> Network:
+def _network(
+    build: Any, made: Inputs, width: int | None, at: tuple[int, ...] | None, gains: bool
+) -> Network:
     if isinstance(build, nn.Module):
-        one = _read(build, told_by_entries(build), made, gains)
+        one = _read(build, told_by_entries(build), made, at, gains)
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
         return network_from(one, first if width is None else width, None)
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
-    one, wide = (_read(*drawn(lambda n=n: build(n)), made, gains) for n in (width, 2 * width))
+    one, wide = (_read(*drawn(lambda n=n: build(n)), made, at, gains) for n in (width, 2 * width))
     return network_from(one, width, wide)
 
 
-def _read(model: nn.Module, laws: Any, inputs: Inputs, gains: bool) -> ReadModel:
+def _read(
+    model: nn.Module, laws: Any, inputs: Inputs, at: tuple[int, ...] | None, gains: bool
+) -> ReadModel:
     samples = _has_samples(model, inputs)
     return read_model(
-        lambda flat: traced(model, laws, inputs, flat=flat, gains=gains, samples=samples)
+        lambda flat: traced(model, laws, inputs, flat=flat, gains=gains, samples=samples), at
     )
 
 
