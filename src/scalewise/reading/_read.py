@@ -126,7 +126,7 @@ def _kept(
     for a, k in zip(axes, at, strict=True):
         index[a] = k
     row = int(d.position[tuple(index)])
-    made = read.only(known, row)
+    made = read.row(known, np.eye(known.places)[[row]])
     keep = d.position == row
     return made, made.start + d.sample[keep] * made.channels + d.channel[keep], output[keep]
 

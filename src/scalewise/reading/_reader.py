@@ -75,6 +75,7 @@ class Reader:
     _moved: dict[tuple[int, bytes, tuple[int, ...]], Known] = field(default_factory=dict)
     _cut: dict[tuple[int, int, int], Known] = field(default_factory=dict)
     _held: dict[int, int] = field(default_factory=dict)
+    _tables: dict[int, tuple[Known, np.ndarray]] = field(default_factory=dict)
 
     def weight(self, name: str, shape: tuple[int, ...]) -> Entries:
         """The entries of a parameter."""
@@ -283,20 +284,34 @@ class Reader:
         """A fixed map of positions, (place, position)."""
         if positions == of.positions and np.array_equal(table, np.eye(of.places)):
             return of
+        of, first = self._tables.get(of.number, (of, None))
+        table = table if first is None else table @ first
         key = (of.number, table.tobytes(), positions)
         if key not in self._moved:
             shape, own = along(table, positions, of.positions)
-            made = Made("spread", (of.number,), (own, 1.0))
-            self._moved[key] = self.new(of, made, positions=shape)
+            made = self.new(of, Made("spread", (of.number,), (own, 1.0)), positions=shape)
+            self._moved[key] = made
+            self._tables[made.number] = of, table
         return self._moved[key]
 
-    def only(self, of: Known, row: int) -> Known:
-        """One position of a field: where positions stay what they are, of what it is made of."""
-        what = of.what
-        if isinstance(what, Linear) and all(own.is_identity for own in what.windows):
-            below = self.chosen(self.fields.known[what.of], np.array([row]), (1,) * len(of.positions))
-            return self.new(of, replace(what, of=below.number), positions=below.positions)
-        return self.chosen(of, np.array([row]), (1,) * len(of.positions))
+    def row(self, of: Known, row: np.ndarray) -> Known:
+        """A sum over positions (1, position): before a linear layer that reads each position alone, where it can be."""
+        base, table = self._tables.get(of.number, (of, np.eye(of.places)))
+        row, what = row @ table, base.what
+        one = (1,) * len(base.positions)
+        if isinstance(what, Combined) and not self.held(base):
+            terms = ((self.row(self.fields.known[k], row).number, f) for k, f in what.terms)
+            return self.fields.new(base.samples, one, base.channels, Combined(tuple(terms)))
+        if not isinstance(what, Linear) or not all(own.is_identity for own in what.windows):
+            return self.moved(base, row, one)
+        below = self.moved(self.fields.known[what.of], row, one)
+        total = float(row.sum())
+        biases = what.biases if np.isclose(total, 1, rtol=1e-12) else None
+        made = self.new(base, replace(what, of=below.number, biases=biases), positions=one)
+        if what.biases is None or biases is not None:
+            return made
+        beside = self.fields.new(1, one, base.channels, Placed(what.biases[None]))
+        return self.new(made, Combined(((beside.number, total), (made.number, 1.0))))
 
     def cut(self, of: Known, low: int, high: int) -> Known:
         """Some channels of a field that is made of random layers channel by channel: the same of these layers."""
