@@ -334,6 +334,7 @@ class Reader:
         total = float(row.sum())
         biases = what.biases if np.isclose(total, 1, rtol=1e-12) else None
         made = self.new(base, replace(what, of=below.number, biases=biases), positions=one)
+        made.place = base.place
         if what.biases is None or biases is not None:
             return made
         beside = self.fields.new(1, one, base.channels, Placed(what.biases[None]))
@@ -368,6 +369,7 @@ class Reader:
                 "them behind a linear layer, or behind functions of its channels one by one."
             )
         self._cut[key] = self.fields.new(of.samples, of.positions, high - low, own)
+        self._cut[key].place = of.place
         return self._cut[key]
 
     def _reordered(self, grid: Grid) -> Known | None:
