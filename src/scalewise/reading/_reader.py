@@ -114,7 +114,11 @@ class Reader:
 
     def held(self, known: Known) -> bool:
         """Whether a sum of fields is a field of its own, because something has read it."""
-        return known.number in self._held
+        what = known.what
+        summed = (
+            isinstance(what, Combined) and len(what.terms) > 1 and known.number in self.fields.read
+        )
+        return summed or known.number in self._held
 
     def hold(self, known: Known) -> None:
         """Let a field be one that others are functions of, and not a function itself."""

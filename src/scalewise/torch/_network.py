@@ -617,6 +617,17 @@ def traced(
     return Pass(read, found.numpy(), first.double().numpy(), in_a_row(rows, samples), values)
 
 
+def inputs_in_a_row(inputs: Inputs, shape: tuple[int, ...]) -> np.ndarray:
+    """Inputs as a network of this input shape takes them."""
+    args = inputs.args, dict(inputs.kwargs)
+    for samples in (True, False):
+        rows = [t.detach().cpu().double().numpy() for t in numbers_in(args, samples)]
+        found = in_a_row(rows, samples)
+        if found.shape[1:] == shape:
+            return found
+    raise AssertionError
+
+
 def _doubled(own: Any) -> Any:
     if not isinstance(own, Tensor):
         return own
