@@ -19,6 +19,7 @@ from scalewise.networks._forward import (
     mean_of,
     normed,
     places_seen,
+    turned,
 )
 from scalewise.networks._nodes import (
     Attend,
@@ -190,11 +191,16 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
     else:
         by_logits = by_p * attention(node, logits, np, lambda sigma: slope(sigma, 1), mask)
     by_logits = by_logits / node.size**node.power
-    found = [by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q, np.swapaxes(p, -1, -2) @ d]
+    hats = [q, k] if node.norm is None else [normed(node.norm, x, np) for x in (q, k)]
+    turns = node.turns
+    if turns is not None:
+        hats = [turned(x, own, np) for x, own in zip(hats, turns, strict=True)]
+    slopes = [by_logits @ hats[1], np.swapaxes(by_logits, -1, -2) @ hats[0]]
+    if turns is not None:
+        slopes = [turned(x, own, np, back=True) for x, own in zip(slopes, turns, strict=True)]
     if node.norm is not None:
-        hats = [normed(node.norm, x, np) for x in (q, k)]
-        slopes = by_logits @ hats[1], np.swapaxes(by_logits, -1, -2) @ hats[0]
-        found[:2] = (_of_norm(node.norm, x, s) for x, s in zip((q, k), slopes, strict=True))
+        slopes = [_of_norm(node.norm, x, s) for x, s in zip((q, k), slopes, strict=True)]
+    found = [*slopes, np.swapaxes(p, -1, -2) @ d]
     return [np.moveaxis(a, 1, 2) for a in found]
 
 

@@ -47,6 +47,8 @@ from scalewise.networks._there import seen_by, shown
 class Layer(ABC):
     """What a network is made of: it becomes nodes of a program, by the verbs of `Builder`."""
 
+    notes: tuple[str, ...] = ()  # what it stands for otherwise than it is, in sentences
+
     @abstractmethod
     def into(self, build: Builder, of: Field) -> Field:
         """Continue the program behind a field.
@@ -89,6 +91,7 @@ class Builder:
         named: Random layers that were built under a name, in order: who builds under it again has their weights.
         inputs: What the network is given, but for a mask.
         again: For each name that is being built once more, the random layers to come.
+        modules: Of nodes that a model was read to, the module that computes them.
     """
 
     width: int
@@ -101,6 +104,7 @@ class Builder:
     estimated: set[int] = field(default_factory=set)
     named: dict[Hashable, list[int]] = field(default_factory=dict)
     again: list[Iterator[int]] = field(default_factory=list)
+    modules: dict[int, str] = field(default_factory=dict)
     inputs: Field = field(init=False)
 
     def source(self, shape: tuple[int, ...]) -> Field:
@@ -322,6 +326,7 @@ class Builder:
         grows: bool,
         causal: bool,
         norm: Norm | None = None,
+        turns: tuple[Matrix, Matrix] | None = None,
     ) -> Field:
         """Averages of values over positions, by queries and keys, which random layers have just made.
 
@@ -333,6 +338,7 @@ class Builder:
             grows: Whether heads grow with the width, and not their number.
             causal: Whether a position sees none behind it.
             norm: Of queries and keys in each head, whose numbers do not grow.
+            turns: For queries and keys the matrices of positions by which heads are multiplied, row by row.
         """
         queries, keys, values = fields
         if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
@@ -356,7 +362,7 @@ class Builder:
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma, norm)
+        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns)
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)
@@ -478,6 +484,7 @@ class Builder:
             tuple(self.layers.values()),
             tuple(self.layers),
             frozenset(self.estimated),
+            tuple(self.modules.get(k, "") for k in range(len(self.nodes))) if self.modules else (),
         )
 
     def _covary(self, fields: Sequence[Field]) -> bool:

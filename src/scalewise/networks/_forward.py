@@ -134,35 +134,61 @@ def attention(
     return rising / rising.sum(axis=-1, keepdims=True)
 
 
+def turned(x: Any, turns: Matrix, xp: Any, *, back: bool = False) -> Any:
+    """Channels (..., position, channel) times the matrix of their position, or its transpose."""
+    size = x.shape[-1]
+    own = xp.asarray(turns.array.reshape(-1, size, size), dtype=x.dtype)
+    return xp.einsum("...pj,pji->...pi" if back else "...pj,pij->...pi", x, own)
+
+
 def logits_of(node: Attend, q: Any, k: Any, xp: Any) -> Any:
     """Scaled logits (..., position, other position) of the queries and keys of heads, (..., position, channel)."""
     if node.norm is not None:
         q, k = (normed(node.norm, x, xp) for x in (q, k))
+    if node.turns is not None:
+        q, k = (turned(x, own, xp) for x, own in zip((q, k), node.turns, strict=True))
     return q @ xp.swapaxes(k, -1, -2) / node.size**node.power
 
 
 def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
-    r"""How normed logits change with the channels of queries, and of keys: (..., position, other, channel) each.
+    r"""How logits change with the channels of queries, and of keys: (..., position, other, channel) each.
 
-    $$\partial_{q_i}(\hat q\cdot\hat k)=(\hat k_i-\hat q_i\,\hat q\cdot\hat k/d)/r,
-      \qquad\hat q=(q-\langle q\rangle)/r,$$
-    times $d^{-\alpha}$, and likewise of keys.
+    $$\partial_{q_i}(R\hat q\cdot R'\hat k)=(m_i-\langle m\rangle-\hat q_i\,\hat q\cdot m/d)/r,
+      \qquad m=R^TR'\hat k,\qquad\hat q=(q-\langle q\rangle)/r,$$
+    times $d^{-\alpha}$, and likewise of keys; $m$ alone without a norm, no means if it is not centred.
 
     Args:
-        node: Attention with a norm.
+        node: Attention with a norm, or with turns.
         q: Queries of heads, (..., position, channel).
         k: Keys likewise.
         xp: NumPy or JAX's.
     """
-    norm, d = node.norm, node.size
-    assert norm is not None
-    mean = mean_of(norm, 2)
-    centred = [x - mean(x) if norm.centred else x for x in (q, k)]
-    roots = [xp.sqrt(mean(x * x) + norm.eps) * float(d) ** node.power for x in centred]
-    q, k = (normed(norm, x, xp) for x in (q, k))
-    q, k, r, s = q[..., :, None, :], k[..., None, :, :], roots[0][..., :, None, :], roots[1]
-    both = (q * k).mean(axis=-1, keepdims=True)
-    return (k - q * both) / r, (q - k * both) / s[..., None, :, :]
+    norm, scale = node.norm, float(node.size) ** node.power
+    mean = mean_of(norm or Norm((), 0.0, centred=False), 2)
+    roots: list[Any] = [scale, scale]
+    if norm is not None:
+        centred = [x - mean(x) if norm.centred else x for x in (q, k)]
+        r, s = (xp.sqrt(mean(x * x) + norm.eps) * scale for x in centred)
+        roots = [r[..., :, None, :], s[..., None, :, :]]
+        q, k = (normed(norm, x, xp) for x in (q, k))
+    of_query, of_key = k[..., None, :, :], q[..., :, None, :]
+    if node.turns is not None:
+        queries, keys = node.turns
+        q_turned, k_turned = turned(q, queries, xp), turned(k, keys, xp)
+        back = (t.array.reshape(-1, node.size, node.size).astype(q.dtype) for t in node.turns)
+        by_query, by_key = back
+        of_query = xp.einsum("...uj,sji->...sui", k_turned, by_query)
+        of_key = xp.einsum("...sj,uji->...sui", q_turned, by_key)
+    if norm is None:
+        shape = (*q.shape[:-1], k.shape[-2], node.size)
+        return xp.broadcast_to(of_query / scale, shape), xp.broadcast_to(of_key / scale, shape)
+    found = []
+    for m, hat, root in zip(
+        (of_query, of_key), (q[..., :, None, :], k[..., None, :, :]), roots, strict=True
+    ):
+        own = m - mean(m) if norm.centred else m
+        found.append((own - hat * (hat * m).mean(axis=-1, keepdims=True)) / root)
+    return found[0], found[1]
 
 
 def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:

@@ -223,7 +223,7 @@ class Network:
     def layers_of_one_site(self) -> tuple[int, ...]:
         """The layers, counted from 1, that have no positions: what `predict` and `measure` tell of unasked."""
         layers = range(1, self.depth + 1)
-        if len(self.input_shape) == 1:
+        if self.is_perceptron or not any(self.program.positions):
             return tuple(layers)
         return tuple(k for k in layers if self.program.has_one_site(k))
 
@@ -237,6 +237,11 @@ class Network:
         r"""$r=L/n$ with $1/n$ the mean of $1/n_\ell$ over the hidden layers; 0 for depth 1."""
         hidden = self.hidden_widths
         return self.depth * sum(1 / n for n in hidden) / len(hidden) if hidden else 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken for something else where a model was read, in sentences; nothing of other networks."""
+        return tuple(note for layer in self.layers for note in layer.notes)
 
     def replace(self, **changes: Any) -> Network:
         """The same network but for some arguments.
@@ -457,9 +462,12 @@ class Network:
                 own = node.own
                 numbers = (program.fan_in(place), own.C_b, own.C_W, own.lambda_b, own.lambda_W)
                 row += [f"{number:g}" for number in numbers]
-            cells.append(tuple(row + [""] * (8 - len(row))))
+            row += [""] * (8 - len(row)) + list(program.modules[place : place + 1])
+            cells.append(tuple(row))
         head = ("node", "sites", "channels", "fan-in", "C_b", "C_W", "lambda_b", "lambda_W")
+        head += ("module",) if program.modules else ()
         yield Rows(head, cells, numbers=True)
+        yield from self.notes
 
 
 def _shaped(sizes: tuple[int, ...]) -> str:
@@ -492,6 +500,8 @@ def _require_criticality(net: Network, record: Criticality) -> None:
 def _check_readout(layers: Sequence[Layer], program: Program) -> None:
     """Refuse a network that does not end with outputs."""
     last = layers[-1]
+    if program.modules:  # a model that was read returns what it returns
+        return
     while isinstance(last, Skip):
         last = last.branch[-1]
     if not isinstance(program.nodes[program.draws[-1]], Draw) or not getattr(

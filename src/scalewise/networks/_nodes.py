@@ -274,6 +274,8 @@ class Attend:
         causal: Whether a position sees none behind it.
         sigma: An activation, or ``None`` for softmax over $t$.
         norm: Of the channels of every query and every key in each head, which reads nothing by itself.
+        turns: For queries and for keys a matrix of each position, row by row, by which a head's channels are
+            multiplied, behind the norm: rotary embeddings.
     """
 
     of: tuple[int, ...]
@@ -283,6 +285,12 @@ class Attend:
     causal: bool
     sigma: Activation | None = None
     norm: Norm | None = None
+    turns: tuple[Matrix, Matrix] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether logits are products of queries and keys as they are."""
+        return self.norm is None and self.turns is None
 
     @property
     def tied(self) -> bool:
@@ -293,7 +301,8 @@ class Attend:
     def said(self) -> str:
         """What a table of the network calls it."""
         keys = "tied" if self.tied else "free"
-        return f"attention, heads of {self.size}, {keys} keys{', normed' if self.norm else ''}"
+        said = f"attention, heads of {self.size}, {keys} keys{', normed' if self.norm else ''}"
+        return said if self.turns is None else f"{said}, rotary"
 
 
 Node = (

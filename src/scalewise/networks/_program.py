@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from scalewise.activations import Activation
@@ -44,6 +44,7 @@ class Program:
         draws: The random layers behind these.
         estimated: Nodes whose averages at infinite width are not functions of those that they read: functions of
             what is not Gaussian, and what combines fields that share random numbers.
+        modules: Of each node of a model that was read, the module that computes it; empty of other networks.
     """
 
     nodes: tuple[Node, ...]
@@ -52,6 +53,7 @@ class Program:
     layers: tuple[int, ...]
     draws: tuple[int, ...]
     estimated: frozenset[int] = frozenset()
+    modules: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def depth(self) -> int:

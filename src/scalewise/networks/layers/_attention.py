@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
+
+import numpy as np
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
@@ -14,6 +17,7 @@ from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
 from scalewise.networks._nodes import Norm
+from scalewise.networks._sites import Matrix
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
 from scalewise.networks.layers._norm import LayerNorm, RMSNorm
@@ -47,6 +51,8 @@ class Attention(Layer):
         function: ``"softmax"``, or an activation that acts on every logit.
         qk_norm: `RMSNorm` or `LayerNorm` of every query and every key over the channels of its head, before the
             logits; none for ``None``.
+        rotary: The base of rotary embeddings, such as 10000: channels $i$ and $i+d/2$ of every query and key are
+            turned by the angle $p\,b^{-2i/d}$ at position $p$; none for ``None``. For heads of a `size`.
         C_b: Bias variance of the four random layers; that of the network for ``None``, like the others.
         C_W: Rescaled weight variance.
         lambda_b: Learning-rate factor of the biases.
@@ -78,6 +84,7 @@ class Attention(Layer):
     memory: Sequence[LayerLike] = ()
     function: Literal["softmax"] | ActivationLike = "softmax"
     qk_norm: LayerNorm | RMSNorm | None = None
+    rotary: Positive | None = None
     C_b: NotNegative | None = None
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
@@ -113,6 +120,11 @@ class Attention(Layer):
                 "`qk_norm` is of the channels of one position, where there may be no signal. Give it an eps above "
                 "0, and no `positions`, as in Attention(size=8, qk_norm=RMSNorm())."
             )
+        if self.rotary is not None and (self.size is None or self.size % 2):
+            raise ValueError(
+                "`rotary` turns pairs of the channels of heads whose size stays. Give an even `size`, as in "
+                "Attention(size=8, rotary=10000)."
+            )
         if norm is not None and self.size == 1:
             raise ValueError(
                 "`qk_norm` leaves a sign of heads of one channel. Give heads a larger `size`."
@@ -146,13 +158,25 @@ class Attention(Layer):
         power = self.power or (0.5 if self.size else 1.0)
         sigma = None if self.function == "softmax" else activation(self.function)
         norm = None if self.qk_norm is None else _norm_of(self.qk_norm)
+        turns = None
+        if self.rotary is not None:
+            sides = (math.prod(f.positions) for f in (queries, keys))
+            of_queries, of_keys = (_turns(places, size, self.rotary) for places in sides)
+            turns = of_queries, of_keys
         if norm is not None and self.heads:  # heads that grow have norms that do not fluctuate
             both = [queries] if self.tied else [queries, keys]
             both = [build.norm(f, norm.eps, centred=norm.centred, groups=self.heads) for f in both]
             queries, keys, norm = both[0], both[-1], None
         fields = queries, keys, values
         made = build.attend(
-            fields, size, power, sigma, grows=self.size is None, causal=self.causal, norm=norm
+            fields,
+            size,
+            power,
+            sigma,
+            grows=self.size is None,
+            causal=self.causal,
+            norm=norm,
+            turns=turns,
         )
         return build.draw(made, own=own)
 
@@ -160,3 +184,10 @@ class Attention(Layer):
 def _norm_of(layer: LayerNorm | RMSNorm) -> Norm:
     """The node, which reads nothing by itself."""
     return Norm((), float(layer.eps), isinstance(layer, LayerNorm))
+
+
+def _turns(places: int, size: int, base: float) -> Matrix:
+    """Of every position the matrix of a rotary embedding, row by row."""
+    angle = np.arange(places)[:, None] * base ** (-2 * np.arange(size // 2) / size)
+    cos, sin = (np.einsum("pi,ij->pij", f(angle), np.eye(size // 2)) for f in (np.cos, np.sin))
+    return Matrix.of(np.block([[cos, -sin], [sin, cos]]).reshape(places, -1))

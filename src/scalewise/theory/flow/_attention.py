@@ -90,7 +90,7 @@ def drawn_heads(
     """
     Kq, Kk, Kv = kernels
     inputs, places, size = len(Kq), max(Kq.shape[-1], Kk.shape[-1]), node.size
-    channels = 1 if node.norm is None or tangents is None else size  # that are followed one by one
+    channels = 1 if node.is_plain or tangents is None else size  # that are followed one by one
     work = (inputs * places) ** 2 * places * channels
     heads = int(np.clip(_WORK // work, _FEWEST, _MOST))
     keys_there = None if mask is None else mask[:, None, None]
@@ -124,7 +124,7 @@ def _changes(node: Attend, p: np.ndarray, Q: np.ndarray, K: np.ndarray) -> Calla
     A function of two inputs, by their numbers, and of C_v, T_q and T_k between them.
     """
     softmax = node.sigma is None
-    if node.norm is None:
+    if node.is_plain:
         scale = float(node.size) ** -node.power
 
         def plain(a: int, b: int, C: Any, Tq: Any, Tk: Any) -> Any:

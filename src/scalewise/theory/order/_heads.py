@@ -48,7 +48,7 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
     w = made.shares(here).reshape(len(q), node.size).sum(axis=1)
     T = [tangents(k, k).reshape(*q.shape[1:3], *q.shape[1:3]) for k in given]
     share = w / node.size
-    if node.norm is None:
+    if node.is_plain:
         J, q = scale * jnp.einsum("hasci,haie->hasce", W, k), scale * q
         square = jnp.einsum("hase,hbte->hasbt", q, q) * share[:, None, None, None, None]
         second = jnp.einsum("hasbt,hasci,aibj,hbtcj->asbt", square, W, T[1], W, optimize=True)

@@ -1,0 +1,360 @@
+"""Functions of entries that stand at the same place, of one field, of several, and of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from scalewise.reading._fields import (
+    Combined,
+    Entries,
+    Input,
+    Known,
+    Linear,
+    Logits,
+    Made,
+    Numbers,
+    Placed,
+    Shares,
+    Turned,
+    Weight,
+)
+from scalewise.reading._reader import Reader
+from scalewise.reading._trees import X, evaluate, number
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Numbers that neither inputs nor parameters change."""
+
+    value: np.ndarray
+
+
+Operand = Any  # entries, or `Plain`
+
+
+def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
+    """The entries of a function of others.
+
+    Args:
+        read: What has been read.
+        name: Of the function, as trees have it.
+        operands: Arrays of entries or numbers, which are broadcast.
+    """
+    shape = np.broadcast_shapes(
+        *(o.value.shape if isinstance(o, Plain) else o.shape for o in operands)
+    )
+    given: list[Any] = [_operand(read, o, shape) for o in operands]
+    fields = [k for k, o in enumerate(given) if not isinstance(o, Plain)]
+    if not fields:
+        raise read.refuse("computes with zeros alone. Leave that out of the model.")
+    if name in ("mul", "div") and any(
+        isinstance(o, Plain) and not o.value.any() for o in given[: 2 if name == "mul" else 1]
+    ):
+        return np.zeros(shape, dtype=int)
+    if name in ("add", "sub") and isinstance(given[1], Plain) and not given[1].value.any():
+        return given[0]
+    if name == "add" and isinstance(given[0], Plain) and not given[0].value.any():
+        return given[1]
+    if len(fields) == 1:
+        return _alone(read, name, given, fields[0], shape)
+    if len(fields) > 2 or len(given) > 2:
+        raise read.refuse(f"computes {name!r} of several fields. Write it with sums and products.")
+    return _both(read, name, given[0], given[1])
+
+
+def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
+    if isinstance(own, Plain):
+        return Plain(np.broadcast_to(own.value, shape)) if own.value.ndim else own
+    if not own.any():
+        return Plain(np.zeros(()))
+    return np.broadcast_to(own, shape)
+
+
+def _uniform(value: np.ndarray) -> float | None:
+    """The number that all entries are."""
+    first = float(value.flat[0])
+    return first if np.all(value == first) or (np.isnan(first) and np.isnan(value).all()) else None
+
+
+def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
+    """A function of one field and of numbers."""
+    owners = read.fields.owners(given[at])
+    known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
+    if isinstance(known.what, Logits):
+        return _of_logits(read, name, given, at, known, entries)
+    if isinstance(known.what, Shares):
+        if name == "mul" or name == "div":
+            other = _uniform(given[1 - at].value)
+            if other == 1:
+                return entries
+        raise read.refuse(
+            "changes the weights of an attention behind its softmax. Leave them as they are."
+        )
+    if not entries.all():
+        raise read.refuse(
+            "computes with a field and zeros beside it. Pad behind an activation, or before a linear layer."
+        )
+    numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
+    varied = [k for k, n in enumerate(numbers) if n is None and k != at]
+    if varied:
+        return _with_numbers(read, name, given, at, known, entries)
+    tree = (name, *(X if n is None else number(n) for n in numbers))
+    made = applied(read, known, name, tree, numbers, at)
+    return entries - known.start + made.start
+
+
+def applied(read, known, name, tree, numbers, at) -> Known:
+    """A function of one field; a sum is multiplied term by term."""
+    factor = None
+    if name == "neg":
+        factor = -1.0
+    elif name == "mul":
+        factor = numbers[1 - at]
+    elif name == "div" and at == 0:
+        factor = 1 / numbers[1]
+    if factor is not None:
+        if factor == 1:
+            return known
+        if isinstance(known.what, Turned):
+            terms = tuple((order, factor * by) for order, by in known.what.terms)
+            return read.new(known, Turned(known.what.of, terms))
+        if isinstance(known.what, Combined) and not read.held(known):
+            return read.new(known, Combined(tuple((k, factor * f) for k, f in known.what.terms)))
+        if read.root(known) == known.number and not isinstance(known.what, Input):
+            return read.new(known, Combined(((known.number, factor),)))
+    return read.function(known, tree)
+
+
+def _of_logits(
+    read: Reader, name: str, given: list, at: int, known: Known, entries: Entries
+) -> Entries:
+    """Logits times a number, or with numbers added."""
+    what = known.what
+    assert isinstance(what, Logits)
+    others = [o.value for k, o in enumerate(given) if k != at]
+    if name == "where":
+        # where(mask, logits, low) and where(mask, low, logits)
+        mask = np.broadcast_to(given[0].value, entries.shape).astype(bool)
+        other = np.broadcast_to(given[3 - at].value, entries.shape)
+        seen = mask if at == 1 else ~mask
+        shift = np.where(seen, 0.0, other)
+    elif name in ("add", "sub") and at == 0:
+        shift = np.broadcast_to(others[0] if name == "add" else -others[0], entries.shape)
+    elif name == "add":
+        shift = np.broadcast_to(others[0], entries.shape)
+    elif (
+        name in ("mul", "div")
+        and (number := _uniform(others[0])) is not None
+        and (name == "mul" or at == 0)
+    ):
+        factor = number if name == "mul" else 1 / number
+        added = None if what.added is None else factor * what.added
+        made = read.new(known, replace(what, scale=factor * what.scale, added=added))
+        return entries - known.start + made.start
+    else:
+        raise read.refuse(
+            f"computes {name!r} of the logits of an attention, which is not known. Multiply them by a number, mask "
+            "them, or take their softmax."
+        )
+    d = read.fields.decoded(entries)
+    added = np.zeros((known.samples, known.places))
+    added[d.sample, d.position] = shift
+    if np.any(added != added[:1]):
+        raise read.refuse(
+            "masks other positions of other samples. Give samples of the same length."
+        )
+    total = added[0] if what.added is None else added[0] + what.added
+    made = read.new(known, replace(what, added=total))
+    return entries - known.start + made.start
+
+
+def _with_numbers(
+    read: Reader, name: str, given: list, at: int, known: Known, entries: Entries
+) -> Entries:
+    """A field times numbers of its positions."""
+    value = np.broadcast_to(given[1 - at].value, entries.shape) if len(given) == 2 else np.zeros(())
+    if isinstance(read.source(known).what, Input) and (
+        name in ("add", "mul") or (name in ("sub", "div") and at == 0)
+    ):
+        return _of_inputs(read, name, known, entries, value)
+    if name == "add" or (name == "sub" and at == 0):
+        return _added(read, given[at], value if name == "add" else -value)
+    if name not in ("mul", "div") or len(given) > 2 or (name == "div" and at == 1):
+        raise read.refuse(
+            f"computes {name!r} of a field and of numbers that differ from place to place. Numbers of positions "
+            "may multiply it."
+        )
+    known, entries = read.settled(given[at])
+    d = read.fields.decoded(entries)
+    numbers = np.zeros((known.samples, known.places, known.channels))
+    numbers[d.sample, d.position, d.channel] = value if name == "mul" else 1 / value
+    if np.any(numbers != numbers[:1, :, :1]):
+        own = read.turned(known)
+        if own is None or np.any(numbers != numbers[:1]):
+            raise read.refuse(
+                "multiplies channels by numbers that differ, and channels of one kind have no order. Let "
+                "parameters do that."
+            )
+        terms = tuple((order, by * numbers[0]) for order, by in own.terms)
+        made = read.new(known, Turned(own.of, terms))
+        return entries - known.start + made.start
+    made = read.moved(known, np.diag(numbers[0, :, 0]), known.positions)
+    return entries - known.start + made.start
+
+
+def _of_inputs(
+    read: Reader, name: str, known: Known, entries: Entries, value: np.ndarray
+) -> Entries:
+    """Numbers of the inputs times others, or with others added."""
+    d = read.fields.decoded(entries)
+    numbers = np.full((known.samples, known.channels), np.nan)
+    numbers[d.sample, d.channel] = {
+        "add": value,
+        "sub": -value,
+        "mul": value,
+        "div": 1 / np.where(value, value, 1),
+    }[name]
+    first = np.nan_to_num(numbers[0])
+    if np.any(np.nan_to_num(numbers) != first) or np.any(
+        numbers[d.sample, d.channel] != first[d.channel]
+    ):
+        raise read.refuse(
+            "computes with other numbers for other samples. Give the model all that it reads as inputs."
+        )
+    adds = name in ("add", "sub")
+    sums = np.eye(known.channels) if adds else np.diag(first)
+    made = read.computed(known, sums, first if adds else np.zeros(known.channels))
+    return entries - known.start + made.start
+
+
+def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
+    """A field with numbers of positions and channels added."""
+    known, entries = read.settled(entries)
+    d = read.fields.decoded(entries)
+    numbers = np.zeros((known.samples, known.places, known.channels))
+    numbers[d.sample, d.position, d.channel] = value
+    if np.any(numbers != numbers[:1]):
+        raise read.refuse(
+            "adds other numbers for other samples. Give the model all that it reads as inputs."
+        )
+    beside = read.fields.new(1, known.positions, known.channels, Numbers(numbers[0]))
+    made = _combined(read, "add", known, beside, known)
+    return entries - known.start + made.start
+
+
+def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
+    """A function of two fields, at the places of the one that has all of them."""
+    fields = [read.settled_once(own) for own in (one, two)]
+    lead = _lead(read, fields)
+    known, entries = fields[lead]
+    adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
+    other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
+    if not isinstance(other, Known):
+        given: list = [entries, Plain(np.array(other))]
+        return entrywise(read, name, given if lead == 0 else given[::-1])
+    one_, two_ = (known, other) if lead == 0 else (other, known)
+    made = _combined(read, name, one_, two_, known)
+    return entries - known.start + made.start
+
+
+def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
+    def rank(own: tuple[Known, Entries]) -> tuple[bool, bool, int]:
+        known, entries = own
+        raw = isinstance(read.source(known).what, Weight)
+        whole = entries.size == known.size and np.unique(entries).size == known.size
+        return not raw, whole, known.channels
+
+    return max((0, 1), key=lambda k: rank(fields[k]))
+
+
+def _aligned(
+    read: Reader, known: Known, entries: Entries, other: Known, its: Entries, *, bias: bool
+) -> Known | float:
+    """Another field at the places of one; the number that it is, if a parameter is one."""
+    if entries.size != known.size or np.unique(entries).size != known.size:
+        raise read.refuse(
+            "combines fields of which neither has all places. Let one of them have all."
+        )
+    order = np.argsort(entries, axis=None)
+    grid = np.broadcast_to(its, entries.shape).ravel()[order]
+    grid = grid.reshape(known.samples, known.places, known.channels)
+    source = read.source(other)
+    if isinstance(source.what, Weight):
+        law = read.laws[source.what.name]
+        bias = bias and law.constant == 0 and bool(np.all(grid == grid[:1, :1]))
+        if law.constant is not None and not bias and not read.gains:
+            _, tree = read.tree(other)
+            read.held_constant(source.what.name)
+            return float(np.asarray(evaluate(tree, np.array(law.constant))))
+        return read.placed(other, grid[:1], known.positions)
+    if isinstance(source.what, Input) and not isinstance(read.source(known).what, Input):
+        raise read.refuse(
+            "adds inputs to channels, or multiplies them. Let a linear layer read the inputs first."
+        )
+    d = read.fields.decoded(grid)
+    rows = d.position[0, :, 0]
+    channels = np.arange(known.channels) // max(known.channels // other.channels, 1)
+    if np.any(d.channel != channels) or np.any(d.position != rows[:, None]):
+        raise read.refuse(
+            "combines channels of one field with others of another. Combine equal ones."
+        )
+    if other.samples > 1 and np.any(d.sample != np.arange(known.samples)[:, None, None]):
+        raise read.refuse("combines different samples. Samples must be independent of each other.")
+    if (
+        other.channels != known.channels
+        and read.root(other) != read.root(known)
+        and len(np.unique(rows)) == len(rows) == other.places
+        and other.positions == known.positions
+    ):
+        return other
+    return read.chosen(other, rows, known.positions)
+
+
+def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
+    """A function of two fields of one shape."""
+    if name == "add" and Turned in (type(a.what), type(b.what)):
+        own, other = read.turned(a), read.turned(b)
+        if own is not None and other is not None and own.of == other.of:
+            return read.new(like, Turned(own.of, own.terms + other.terms))
+    roots = read.root(a), read.root(b)
+    if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
+        a, b = b, a
+    if (
+        name == "add"
+        and isinstance(a.what, Linear)
+        and isinstance(b.what, Placed)
+        and a.what.biases is None
+    ):
+        rows = b.what.weights
+        if np.all(rows == rows[:1]) and not read.held(a):
+            return read.new(a, replace(a.what, biases=rows[0]))
+    if roots[0] is not None and roots[0] == roots[1]:
+        (root, one), (_, two) = read.tree(a), read.tree(b)
+        return read.function_of(like, root, (name, one, two))
+    if name in ("add", "sub"):
+        if a.channels != b.channels:
+            raise read.refuse(
+                "adds a number of each position to channels. Let it have as many channels."
+            )
+        terms = read.terms(a)
+        for k, f in read.terms(b).items():
+            terms[k] = terms.get(k, 0.0) + (f if name == "add" else -f)
+        return read.sum(like, terms)
+    if a.channels != b.channels:
+        return _gated(read, name, a, b, like)
+    if name == "mul":
+        return read.new(like, Made("multiply", (a.number, b.number)))
+    if name == "div":
+        inverse = read.function(b, ("reciprocal", X))
+        return read.new(like, Made("multiply", (a.number, inverse.number)))
+    raise read.refuse(f"computes {name!r} of two fields. Sums and products of them are known.")
+
+
+def _gated(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
+    raise read.refuse(
+        "multiplies channels by one number for each position, made of other channels. Let it have as many channels."
+    )

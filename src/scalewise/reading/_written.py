@@ -1,0 +1,319 @@
+"""From fields to the steps that build them, and to the parameters of the network that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from scalewise.activations import Activation, activation
+from scalewise.networks._laws import NORMAL
+from scalewise.networks._nodes import Hyperparameters
+from scalewise.networks._sites import IDENTITY, Matrix
+from scalewise.reading._fields import (
+    Combined,
+    Entries,
+    Function,
+    Known,
+    Linear,
+    Logits,
+    Made,
+    Numbers,
+    Placed,
+    Shares,
+    Turned,
+    Weight,
+)
+from scalewise.reading._reader import Law, Reader
+from scalewise.reading._steps import Drawn, Places, Step
+from scalewise.reading._trees import (
+    Entrywise,
+    Tree,
+    X,
+    averages,
+    kinks,
+    norm_in,
+    number,
+    peeled,
+    slope,
+)
+
+
+@dataclass
+class Writer:
+    """Steps as far as they are written.
+
+    Args:
+        read: What has been read.
+        steps: The steps.
+        drawn: For each name of a random layer the entries of its weights (channel, tap, channel below) and biases,
+            and the factor of the weights.
+    """
+
+    read: Reader
+    steps: list[Step] = field(default_factory=list)
+    drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
+    _made: dict[int, int] = field(default_factory=dict)
+    _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+    def write(self, number: int) -> int:
+        """The step that makes a field, after those that it needs."""
+        stack = [number]
+        while stack:
+            here = stack[-1]
+            if here in self._made:
+                stack.pop()
+                continue
+            known = self.read.fields.known[here]
+            needed = [k for k in self._below(known) if k not in self._made]
+            if needed:
+                stack.extend(reversed(needed))
+                continue
+            self._made[here] = self._step(known)
+            stack.pop()
+        return self._made[number]
+
+    def check_weights(self, last: int) -> None:
+        """Refuse parameters that enter several random layers otherwise than as the same weights; note a read-out.
+
+        Args:
+            last: The step of the outputs.
+        """
+        used: dict[int, str] = {}
+        for name, (weights, _, _) in self.drawn.items():
+            if weights.dtype.kind == "f":
+                continue
+            some = weights.ravel()
+            others = {used[k] for k in some.tolist() if k in used}
+            used.update(dict.fromkeys(some.tolist(), name))
+            if not others:
+                continue
+            own = self.steps[last]
+            if own.verb == "draw" and own.given[0].name == name:
+                self.read.notes[
+                    f"`{sorted(others)[0]}` reads out, too, and is taken for independent weights there: outputs "
+                    "for the tokens that are read are larger than this."
+                ] = None
+            else:
+                self.read.fields.place = next(
+                    s.place for s in self.steps if s.verb == "draw" and s.given[0].name == name
+                )
+                raise self.read.refuse(
+                    f"uses `{sorted(others)[0]}` in two ways, and what such weights make together is not known. "
+                    "Give each use weights of its own."
+                )
+
+    def _below(self, known: Known) -> tuple[int, ...]:
+        what = known.what
+        if isinstance(what, Linear | Function):
+            return (what.of,)
+        if isinstance(what, Combined):
+            return tuple(k for k, _ in what.terms)
+        if isinstance(what, Made):
+            return tuple(k for k in what.of if k >= 0)
+        if isinstance(what, Logits | Shares | Weight | Turned):
+            raise self.read.refuse(
+                "gives logits, weights of an attention or parameters to something that is not known. Let fields of "
+                "channels come out."
+            )
+        return ()
+
+    def _add(self, known: Known, verb: str, of: tuple[int, ...], *given: Any) -> int:
+        self.steps.append(Step(verb, of, given, known.place))
+        return len(self.steps) - 1
+
+    def _step(self, known: Known) -> int:
+        what = known.what
+        self.read.fields.place = known.place
+        if isinstance(what, Linear):
+            return self._random(known, what)
+        if isinstance(what, Placed):
+            return self._placed(known, what)
+        if isinstance(what, Numbers):
+            return self._numbers(known, what)
+        if isinstance(what, Combined):
+            own, factors = zip(*what.terms, strict=True)
+            return self._add(known, "add", tuple(self._made[k] for k in own), *factors)
+        if isinstance(what, Function):
+            return self._function(known, what)
+        if isinstance(what, Made):
+            of = tuple(-1 if k < 0 else self._made[k] for k in what.of)
+            if what.verb == "attend":
+                size, power, *rest = what.given
+                return self._add(known, "attend", of, size, power, False, *rest)
+            return self._add(known, what.verb, of, *what.given)
+        raise self.read.refuse(
+            "uses its inputs in a way that is not known. Let a linear layer read them."
+        )
+
+    def _function(self, known: Known, what: Function) -> int:
+        of = self._made[what.of]
+        if averages(what.tree):
+            norm = norm_in(what.tree)
+            if (
+                norm is None
+                or (norm.groups > 1 and known.channels % norm.groups)
+                or known.channels == 1
+            ):
+                raise self.read.refuse(
+                    "computes with averages over channels what is not a norm. LayerNorm and RMSNorm are known."
+                )
+            step = self._add(known, "norm", (of,), norm.eps, norm.centred, False, norm.groups)
+            return step if norm.factor == 1 else self._add(known, "add", (step,), norm.factor)
+        if what.tree == X:
+            return of
+        if (factor := slope(what.tree)) is not None:
+            return self._add(known, "add", (of,), factor)
+        before, tree, behind = peeled(what.tree)
+        if before != 1:
+            of = self._add(known, "add", (of,), before)
+        of = self._add(known, "apply", (of,), self._activation(tree))
+        return of if behind == 1 else self._add(known, "add", (of,), behind)
+
+    def _activation(self, tree: Tree) -> Activation:
+        """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
+        with suppress(ValueError):
+            return activation(Entrywise(tree), name=None)
+        try:
+            return activation(Entrywise(tree), kinks=kinks(tree), name="function")
+        except ValueError as error:
+            raise self.read.refuse(f"computes a function that is not known: {error}") from error
+
+    def _name(self, weights: Entries, biases: Entries | None, factor: float) -> str:
+        """The name of the random layer with these entries: that of its parameter, numbered if it has several."""
+        key = (weights.tobytes(), None if biases is None else biases.tobytes(), factor)
+        if key not in self._names:
+            (owner,) = self.read.fields.owners(weights)
+            assert isinstance(owner.what, Weight)
+            name, count = owner.what.name, 1
+            while name in self.drawn:
+                count += 1
+                name = f"{owner.what.name} ({count})"
+            self._names[key] = name
+            self.drawn[name] = weights, biases, factor
+        return self._names[key]
+
+    def _law(self, entries: Entries, *, constant: bool = False) -> Law:
+        (owner,) = self.read.fields.owners(entries)
+        assert isinstance(owner.what, Weight)
+        law = self.read.laws[owner.what.name]
+        if law.mean and not (constant and law.constant):
+            raise self.read.refuse(
+                f"has weights `{owner.what.name}` with the mean {law.mean:.3g}; those of a random layer have the "
+                "mean 0. Draw them so."
+            )
+        return law
+
+    def _random(self, known: Known, what: Linear) -> int:
+        read = self.read
+        below = read.fields.known[what.of]
+        fan_in = what.weights.shape[1] * what.weights.shape[2]
+        law = self._law(what.weights)
+        own = law.law
+        if not own.is_normal and isinstance(below.what, Made) and below.what.verb == "read":
+            read.notes[
+                f"Weights that read the inputs are {own.name} and taken for normal: they add up {fan_in} numbers."
+            ] = None
+            own = NORMAL
+        C_b = lambda_b = 0.0
+        if what.biases is not None:
+            biases = self._law(what.biases)
+            C_b, lambda_b = biases.variance, biases.rate
+        variance = law.variance * what.factor**2 * fan_in
+        numbers = Hyperparameters(C_b, variance, lambda_b, law.rate * what.factor**2 * fan_in, own)
+        name = self._name(what.weights, what.biases, what.factor)
+        drawn = Drawn(known.channels, what.windows, numbers, what.groups, name)
+        return self._add(known, "draw", (self._made[what.of],), drawn)
+
+    def _numbers(self, known: Known, what: Numbers) -> int:
+        """Fixed numbers, as random ones of the same covariance over positions."""
+        numbers = what.numbers
+        values, vectors = np.linalg.eigh(numbers @ numbers.T / known.channels)
+        keep = values > 1e-12 * values.max()
+        root = vectors[:, keep] * np.sqrt(values[keep])
+        count = root.shape[1]
+        make = Places(Matrix.of(root * count**0.5), known.positions)
+        read = self._add(known, "read", (-1,), make, known.positions, count)
+        name = f"numbers of {known.place or 'the model'} ({known.number})"
+        weights = np.linalg.lstsq(root * count**0.5, numbers, rcond=None)[0].T
+        self.drawn[name] = weights[:, None, :], None, 1.0
+        self.read.notes[
+            f"Numbers that {f'`{known.place}`' if known.place else 'the model'} adds are taken for random ones of "
+            "the same covariance over positions."
+        ] = None
+        own = Hyperparameters(0.0, 1.0, 0.0, 0.0, NORMAL)
+        drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
+        return self._add(known, "draw", (read,), drawn)
+
+    def _placed(self, known: Known, what: Placed) -> int:
+        """A random layer that reads which position it is."""
+        rows, index = np.unique(what.weights, axis=0, return_inverse=True)
+        count = len(rows)
+        root = np.eye(count)[index.ravel()] * count**0.5
+        make = Places(Matrix.of(root), known.positions)
+        read = self._add(known, "read", (-1,), make, known.positions, count)
+        law = self._law(what.weights, constant=True)
+        numbers = Hyperparameters(0.0, law.variance, 0.0, law.rate, NORMAL)
+        weights = rows.T[:, None, :]
+        name = self._name(weights, None, count**-0.5)
+        drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), numbers, 1, name)
+        step = self._add(known, "draw", (read,), drawn)
+        if not law.constant:
+            return step
+        return self._add(
+            known, "apply", (step,), self._activation(("add", X, number(law.constant)))
+        )
+
+
+def scaled(
+    steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
+) -> tuple[Step, ...]:
+    """Steps whose channels follow the width where they do in a model that is wider by a ratio."""
+    found = []
+    for one, two in zip(steps, wide, strict=True):
+        given = one.given
+        if one.verb == "draw":
+            own, its = one.given[0].channels, two.given[0].channels
+            if its == own * ratio:
+                given = (replace(one.given[0], channels=Fraction(own, width)),)
+        if one.verb == "attend" and two.given[0] != one.given[0]:
+            size, power, _, *rest = one.given
+            given = (size, power, True, *rest)
+        found.append(Step(one.verb, one.of, given, one.place))
+    return tuple(found)
+
+
+def parameters(
+    writer: Writer, values: Mapping[str, np.ndarray], names: list[str]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Weights (channel, tap, channel below) and biases of random layers, with the numbers of the model."""
+    flat = {name: np.asarray(v, dtype=float).ravel() for name, v in values.items()}
+
+    def numbers(entries: Entries) -> np.ndarray:
+        (owner,) = writer.read.fields.owners(entries)
+        assert isinstance(owner.what, Weight)
+        constant = writer.read.laws[owner.what.name].constant or 0.0
+        return flat[owner.what.name][entries - owner.start] - constant
+
+    weights, biases = [], []
+    for name in names:
+        w, b, factor = writer.drawn[name]
+        weights.append(factor * (w if w.dtype.kind == "f" else numbers(w)))
+        biases.append(np.zeros(len(w)) if b is None else numbers(b))
+    return weights, biases
+
+
+def fixed(steps: tuple[Step, ...], width: int) -> tuple[Step, ...]:
+    """Steps of which all channels but those of the last random layer follow the width."""
+    last = max(k for k, step in enumerate(steps) if step.verb == "draw")
+    own = tuple(
+        replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),))
+        if s.verb == "draw" and k != last
+        else s
+        for k, s in enumerate(steps)
+    )
+    return scaled(steps, own, width, Fraction(2))
