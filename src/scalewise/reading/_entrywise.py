@@ -21,7 +21,7 @@ from scalewise.reading._fields import (
     Weight,
 )
 from scalewise.reading._reader import Reader
-from scalewise.reading._trees import X, evaluate, number
+from scalewise.reading._trees import X, Tree, evaluate, number
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
         return given[1]
     if len(fields) == 1:
         return _alone(read, name, given, fields[0], shape)
-    if len(fields) > 2 or len(given) > 2:
-        raise read.refuse(f"computes {name!r} of several fields. Write it with sums and products.")
+    if len(given) > 2:
+        return _several(read, name, given, fields)
     return _both(read, name, given[0], given[1])
 
 
@@ -80,7 +80,7 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
     """A function of one field and of numbers."""
     owners = read.fields.owners(given[at])
     known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
-    if isinstance(known.what, Logits):
+    if isinstance(known.what, Logits) and name in ("add", "sub", "mul", "div", "where"):
         return _of_logits(read, name, given, at, known, entries)
     if isinstance(known.what, Shares):
         if name == "mul" or name == "div":
@@ -147,8 +147,8 @@ def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entr
             "them, or take their softmax."
         )
     d = read.fields.decoded(entries)
-    added = np.zeros((known.samples, known.places))
-    added[d.sample, d.position] = shift
+    added = np.zeros((known.samples, known.places, known.channels))
+    added[d.sample, d.position, d.channel] = shift
     if np.any(added != added[:1]):
         raise read.refuse("masks other positions of other samples. Give samples of the same length.")
     total = added[0] if what.added is None else added[0] + what.added
@@ -197,32 +197,60 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     return entries - known.start + made.start
 
 
+def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand:
+    """A function of several functions of one field, and of numbers."""
+    own = {k: read.settled_once(given[k]) for k in fields}
+    lead = fields[_lead(read, list(own.values()))]
+    known, entries = own[lead]
+    trees: list[Tree] = []
+    roots = set()
+    for k, operand in enumerate(given):
+        if isinstance(operand, Plain):
+            value = _uniform(operand.value)
+            other: Known | float | None = value
+        else:
+            other = known if k == lead else _aligned(read, known, entries, *own[k], bias=False)
+        if other is None:
+            raise read.refuse(f"computes {name!r} of fields and of numbers that differ from place to place.")
+        if isinstance(other, Known):
+            root, tree = read.tree(other)
+            roots.add(root)
+            trees.append(tree)
+        else:
+            trees.append(number(other))
+    if len(roots) != 1:
+        raise read.refuse(f"computes {name!r} of several fields. Write it with sums and products.")
+    made = read.function_of(known, roots.pop(), (name, *trees))
+    return entries - known.start + made.start
+
+
 def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
     def rank(own: tuple[Known, Entries]) -> tuple[bool, bool, int]:
         known, entries = own
         raw = isinstance(read.source(known).what, Weight)
         whole = entries.size == known.size and np.unique(entries).size == known.size
         return not raw, whole, known.channels
-    return max((0, 1), key=lambda k: rank(fields[k]))
+    return max(range(len(fields)), key=lambda k: rank(fields[k]))
 
 
 def _aligned(
     read: Reader, known: Known, entries: Entries, other: Known, its: Entries, *, bias: bool
 ) -> Known | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
-    if entries.size != known.size or np.unique(entries).size != known.size:
+    source = read.source(other)
+    whole = entries.size == known.size and np.unique(entries).size == known.size
+    if isinstance(source.what, Weight) and not whole and (value := _number(read, other)) is not None:
+        return value
+    if not whole:
         raise read.refuse("combines fields of which neither has all places. Let one of them have all.")
     order = np.argsort(entries, axis=None)
     grid = np.broadcast_to(its, entries.shape).ravel()[order]
     grid = grid.reshape(known.samples, known.places, known.channels)
-    source = read.source(other)
     if isinstance(source.what, Weight):
         law = read.laws[source.what.name]
         bias = bias and law.constant == 0 and bool(np.all(grid == grid[:1, :1]))
-        if law.constant is not None and not bias and not read.gains:
-            _, tree = read.tree(other)
-            read.held_constant(source.what.name)
-            return float(np.asarray(evaluate(tree, np.array(law.constant))))
+        if not bias and (value := _number(read, other)) is not None:
+            return value
         return read.placed(other, grid[:1], known.positions)
     if isinstance(source.what, Input) and not isinstance(read.source(known).what, Input):
         raise read.refuse("adds inputs to channels, or multiplies them. Let a linear layer read the inputs first.")
@@ -236,6 +264,18 @@ def _aligned(
     if other.channels != known.channels and read.root(other) != read.root(known) and len(np.unique(rows)) == len(rows) == other.places and other.positions == known.positions:
         return other
     return read.chosen(other, rows, known.positions)
+
+
+def _number(read: Reader, of: Known) -> float | None:
+    """The number that a function of a parameter is when training begins; ``None`` if it is drawn, or counts."""
+    root, tree = read.tree(of)
+    what = read.fields.known[root].what
+    assert isinstance(what, Weight)
+    law = read.laws[what.name]
+    if law.constant is None or read.gains:
+        return None
+    read.held_constant(what.name)
+    return float(np.asarray(evaluate(tree, np.array(law.constant))))
 
 
 def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:

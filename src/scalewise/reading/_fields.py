@@ -109,7 +109,7 @@ class Turned:
 
 @dataclass(frozen=True)
 class Logits:
-    """Products of queries and keys, at (head, position, other); a number is added to each."""
+    """Products of queries and keys, at positions (head, position), the others being channels; a number is added to each."""
 
     queries: int
     keys: int
@@ -121,7 +121,7 @@ class Logits:
 
 @dataclass(frozen=True)
 class Shares:
-    """Weights of positions that are made of logits: softmax, over the others."""
+    """Weights of positions that are made of logits: softmax, over the others, which are its channels."""
 
     logits: Logits
 

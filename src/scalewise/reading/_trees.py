@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-# ("x",) is the field itself, ("c", number) a number, ("mean", tree) an average over channels, and (name, *trees) a
-# function of entries that stand at the same place.
+# ("x",) is the field itself, ("c", number) a number, ("mean", tree) an average over channels, ("peak", tree) the
+# largest of them, and (name, *trees) a function of entries that stand at the same place.
 Tree = tuple[Any, ...]
 X: Tree = ("x",)
 
@@ -85,6 +85,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hardswish": lambda xp, x: x * xp.clip(x / 6 + 0.5, 0.0, 1.0),
     "greater": lambda xp, x, y: x > y,
     "less": lambda xp, x, y: x < y,
+    "greater_equal": lambda xp, x, y: x >= y,
+    "less_equal": lambda xp, x, y: x <= y,
+    "equal": lambda xp, x, y: x == y,
+    "not_equal": lambda xp, x, y: x != y,
+    "not": lambda xp, x: xp.logical_not(x),
+    "and": lambda xp, x, y: xp.logical_and(x, y),
+    "or": lambda xp, x, y: xp.logical_or(x, y),
+    "exp2": lambda xp, x: xp.exp2(x),
+    "cbrt": lambda xp, x: xp.cbrt(x),
     "where": lambda xp, c, x, y: xp.where(c, x, y),
 }  # by the names of trees; each is called with a library and arrays of it
 
@@ -103,12 +112,14 @@ def evaluate(tree: Tree, x: Any, xp: Any = np) -> Any:
         return tree[1]
     if tree[0] == "mean":
         return evaluate(tree[1], x, xp).mean(axis=-1, keepdims=True)
+    if tree[0] == "peak":
+        return evaluate(tree[1], x, xp).max(axis=-1, keepdims=True)
     return FUNCTIONS[tree[0]](xp, *(evaluate(own, x, xp) for own in tree[1:]))
 
 
 def averages(tree: Tree) -> bool:
-    """Whether there is an average over channels in it."""
-    return tree[0] == "mean" or any(averages(t) for t in tree[1:] if isinstance(t, tuple))
+    """Whether there is an average over channels in it, or the largest of them."""
+    return tree[0] in ("mean", "peak") or any(averages(t) for t in tree[1:] if isinstance(t, tuple))
 
 
 def inside(tree: Tree, other: Tree) -> Tree:
@@ -175,7 +186,7 @@ def kinks(tree: Tree) -> tuple[float, ...]:
             "relu": [0.0], "abs": [0.0], "sign": [0.0], "leaky_relu": [0.0], "elu": [0.0],
             "hardsigmoid": [-3.0, 3.0], "hardswish": [-3.0, 3.0],
         }.get(name, [])  # fmt: skip
-        if name in ("maximum", "minimum", "greater", "less", "clamp"):
+        if name in ("maximum", "minimum", "greater", "less", "greater_equal", "less_equal", "clamp"):
             edges = [t[1] for t in given[1:] if t[0] == "c"]
         at = _straight(given[0]) if edges else None
         if at:
@@ -228,3 +239,16 @@ def norm_in(tree: Tree) -> NormOf | None:
             if np.allclose(y, factor * z / np.sqrt(square + eps)[:, None], rtol=1e-6, atol=1e-12):
                 return NormOf(float(f"{eps:.7g}"), centred, float(f"{factor:.12g}"))
     return None
+
+
+def is_softmax(tree: Tree, count: int) -> bool:
+    """Whether a tree makes of each row of numbers its softmax, found by what it makes of some rows.
+
+    Args:
+        tree: The tree, of a field whose channels are the numbers of a row.
+        count: How many numbers a row has.
+    """
+    x = np.random.default_rng(0).normal(size=(6, count)) * np.geomspace(0.1, 30, 6)[:, None] + 0.4
+    with np.errstate(all="ignore"):
+        y = np.broadcast_to(evaluate(tree, x), x.shape)
+    return bool(np.allclose(y, special.softmax(x, axis=-1), rtol=1e-6, atol=1e-12))
