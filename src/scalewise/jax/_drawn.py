@@ -43,8 +43,10 @@ class Spread:
     bits: int | None = None
 
 
-def drawn(build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str) -> tuple[Any, dict[str, Law]]:
-    """A model, and how each of its parameters was drawn.
+def drawn(
+    build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str
+) -> tuple[Any, dict[str, Law], list[str]]:
+    """A model, how each of its parameters was drawn, and those of which only the entries tell.
 
     Args:
         build: The factory.
@@ -64,7 +66,8 @@ def drawn(build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed
                 if p.name in values:
                     values[p.name].append(np.asarray(p.value))
     told = {name: law_of(np.concatenate([x.ravel() for x in v]), few=True) for name, v in values.items()}
-    return model, {p.name: (laws | told)[p.name] for p in found}
+    random = [name for name, law in told.items() if law.constant is None]
+    return model, {p.name: (laws | told)[p.name] for p in found}, random
 
 
 def told_by_entries(model: Any, layout: str) -> dict[str, Law]:

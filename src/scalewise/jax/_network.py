@@ -122,7 +122,8 @@ class Walk:
             try:
                 if random:
                     raise self.read.refuse(
-                        "draws random numbers as it computes. Call it as it is evaluated, without dropout."
+                        "draws random numbers as it computes. Call it as it is evaluated, without dropout (Equinox: "
+                        "`eqx.nn.inference_mode`)."
                     )
                 own = [k.own for k in given if not isinstance(k.own, Unread)]
                 return [Held(o, origin) for o in self._read(eqn, own)]

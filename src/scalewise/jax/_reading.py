@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -69,7 +70,8 @@ def network(
 
     Raises:
         PlanError: If something the model does is not known; with the place. Or if the network with the model's
-            weights does not return what the model returns, in double precision.
+            weights does not return what the model returns: in double precision, or where its code asks for single
+            precision, in that.
 
     Example:
         >>> import jax, jax.numpy as jnp, scalewise as sw
@@ -108,7 +110,7 @@ class _How:
 def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Network:
     if not callable(build) or is_nnx_module(build) or class_of(build, "equinox", ("Module",)):
         laws = told_by_entries(build, how.layout)
-        one = _Called(build, {}, inputs, how).read(laws)
+        one = _read(build, {}, inputs, how, laws)
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
         return network_from(one, first if width is None else width, None)
     if width is None:
@@ -116,10 +118,29 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
     found = []
     for n in (width, 2 * width):
         sizes = {_argument(build): n}
-        model, laws = drawn(build, sizes, how.layout, how.seed)
-        found.append(_Called(model, sizes, inputs, how).read(laws))
+        model, laws, told = drawn(build, sizes, how.layout, how.seed)
+        own = _read(model, sizes, inputs, how, laws)
+        own.seen.read.notes.update(
+            (f"`{name}` is not drawn entry by entry; its entries are taken for independent numbers.", None)
+            for name in told
+        )
+        found.append(own)
     one, wide = found
     return network_from(one, width, wide)
+
+
+def _read(model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, laws: Mapping[str, Law]) -> ReadModel:
+    """A model as steps: in double precision, or in its own where its code does not bear another."""
+    try:
+        return _Called(model, sizes, inputs, how).read(laws)
+    except _NotCalledError as error:
+        with suppress(_NotCalledError):
+            return _Called(model, sizes, inputs, how, double=False).read(laws)
+        raise PlanError(str(error)) from error.__cause__
+
+
+class _NotCalledError(PlanError):
+    """The model could not be called."""
 
 
 def _argument(build: Callable[..., Any]) -> str:
@@ -131,29 +152,38 @@ def _argument(build: Callable[..., Any]) -> str:
 
 
 class _Called:
-    """A model and what it is called with, in double precision."""
+    """A model and what it is called with.
+
+    Args:
+        model: The model.
+        sizes: What its factory was called with.
+        inputs: What it is called with.
+        how: How it is called and read.
+        double: Whether all its numbers are made double precision; else they are as its code has them.
+    """
 
     def __init__(
         self, model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, *, double: bool = True
     ) -> None:
-        self.how, self.sizes = how, sizes
+        self.how, self.sizes, self.double = how, sizes, double
         self.call = Call(lambda: model, how.apply, how.layout)
-        with jax.enable_x64(True):
+        with jax.enable_x64(double):
+            own = _doubled if double else _itself
             parts = parted(model, how.layout)
-            self.parts = jax.tree.map(_doubled, (parts.params, parts.others))
+            self.parts = jax.tree.map(own, (parts.params, parts.others))
             self.join = parts.join
             leaves, self.tree = jax.tree.flatten((inputs.args, dict(inputs.kwargs)))
-            self.leaves = [_doubled(x) if _is_array(x) else x for x in leaves]
+            self.leaves = [own(jnp.asarray(x)) if _is_array(x) else x for x in leaves]
         self.arrays = [k for k, x in enumerate(leaves) if _is_array(x)]
 
     def read(self, laws: Mapping[str, Law]) -> ReadModel:
         """The model as steps."""
-        with jax.enable_x64(True):
-            output = self._output([self.leaves[k] for k in self.arrays])
+        arrays = [self.leaves[k] for k in self.arrays]
+        with jax.enable_x64(self.double):
+            output = self._output(arrays)
             samples = self._has_samples(output)
-            closed = jax.make_jaxpr(lambda *given: self._run(given, mark=True)[0])(
-                *(self.leaves[k] for k in self.arrays)
-            )
+            closed = jax.make_jaxpr(lambda *given: self._run(given, mark=True)[0])(*arrays)
+        with jax.enable_x64(True):
             return read_model(
                 lambda flat: self._pass(closed, Reader(laws, flat, self.how.gains), output, samples), self.how.at
             )
@@ -173,9 +203,9 @@ class _Called:
         except PlanError:
             raise
         except Exception as error:
-            raise PlanError(
+            raise _NotCalledError(
                 f"The model cannot be called with the `inputs` given: {type(error).__name__}: "
-                f"{str(error).partition(chr(10))[0]}. Give what it is called with: one array, a tuple of arguments, "
+                f"{str(error).partition(chr(10))[0].rstrip('.:')}. Give what it is called with: one array, a tuple of arguments, "
                 "or a dict of named ones; and with `apply` how it is called."
             ) from error
 
@@ -187,9 +217,10 @@ class _Called:
             return False
         try:
             alone = self._output([x[:1] for x in arrays])
-        except PlanError:
+        except _NotCalledError:
             return False
-        return alone.shape == (1, *whole.shape[1:]) and np.allclose(alone, whole[:1], rtol=1e-6, atol=1e-9)
+        near = 1e-6 if self.double else 1e-3
+        return alone.shape == (1, *whole.shape[1:]) and np.allclose(alone, whole[:1], rtol=near, atol=near)
 
     def _pass(self, closed: Any, read: Reader, output: np.ndarray, samples: bool) -> Pass:
         walk = Walk(read)
@@ -215,6 +246,10 @@ class _Called:
 
 def _is_array(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype")
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 def _doubled(x: Any) -> Any:

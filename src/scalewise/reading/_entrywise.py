@@ -10,6 +10,7 @@ import numpy as np
 from scalewise.reading._fields import (
     Combined,
     Entries,
+    Gains,
     Input,
     Known,
     Linear,
@@ -187,6 +188,8 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     fields = [read.settled_once(own) for own in (one, two)]
     lead = _lead(read, fields)
     known, entries = fields[lead]
+    if name == "mul" and known.channels == 1 and _counts(read, fields[1 - lead][0]):
+        return _as_gains(read, known, entries, *fields[1 - lead])
     adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
     other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
     if isinstance(other, float):
@@ -195,6 +198,24 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     pair = (known, other) if lead == 0 else (other, known)
     made = _combined(read, name, *pair, known)
     return entries - known.start + made.start
+
+
+def _counts(read: Reader, of: Known) -> bool:
+    """Whether a field is a parameter that counts as one."""
+    return isinstance(read.source(of).what, Weight) and _number(read, of) is None
+
+
+def _as_gains(read: Reader, known: Known, entries: Entries, by: Known, its: Entries) -> Entries:
+    """Numbers of positions times a parameter of channels, before there is what both multiply."""
+    shape = np.broadcast_shapes(entries.shape, its.shape)
+    entries, its = np.broadcast_to(entries, shape), np.broadcast_to(its, shape)
+    own, channel = np.unique(its, return_inverse=True)
+    d, channel = read.fields.decoded(entries), channel.reshape(shape)
+    grid = np.zeros((1, known.places, len(own)), dtype=int)
+    grid[0, d.position, channel] = its
+    gains = read.placed(by, grid, known.positions)
+    made = read.fields.new(known.samples, known.positions, len(own), Gains(known.number, gains.number))
+    return made.start + (d.sample * made.places + d.position) * made.channels + channel
 
 
 def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand:
@@ -284,6 +305,11 @@ def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known
         own, other = read.turned(a), read.turned(b)
         if own is not None and other is not None and own.of == other.of:
             return read.new(like, Turned(own.of, own.terms + other.terms))
+    if name == "mul" and Gains in (type(a.what), type(b.what)):
+        own, other = (a, b) if isinstance(a.what, Gains) else (b, a)
+        assert isinstance(own.what, Gains)
+        first, then = read.fields.known[own.what.of], read.fields.known[own.what.by]
+        return _combined(read, "mul", _combined(read, "mul", other, first, like), then, like)
     roots = read.root(a), read.root(b)
     if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
         a, b = b, a

@@ -108,6 +108,14 @@ class Turned:
 
 
 @dataclass(frozen=True)
+class Gains:
+    """Numbers of positions times numbers of channels, which multiply a field one after the other."""
+
+    of: int
+    by: int
+
+
+@dataclass(frozen=True)
 class Logits:
     """Products of queries and keys, at positions (head, position), the others being channels; a number is added to each."""
 
@@ -126,7 +134,7 @@ class Shares:
     logits: Logits
 
 
-What = Input | Weight | Linear | Placed | Made | Function | Combined | Turned | Logits | Shares
+What = Input | Weight | Linear | Placed | Made | Function | Combined | Turned | Gains | Logits | Shares
 
 
 @dataclass

@@ -18,6 +18,7 @@ from scalewise.reading._fields import (
     Combined,
     Entries,
     Function,
+    Gains,
     Known,
     Linear,
     Logits,
@@ -74,7 +75,7 @@ class Writer:
             return tuple(k for k, _ in what.terms)
         if isinstance(what, Made):
             return tuple(k for k in what.of if k >= 0)
-        if isinstance(what, Logits | Shares | Weight | Turned):
+        if isinstance(what, Logits | Shares | Weight | Turned | Gains):
             raise self.read.refuse(
                 "gives logits, weights of an attention or parameters to something that is not known. Let fields of "
                 "channels come out."
