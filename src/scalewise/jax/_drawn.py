@@ -1,8 +1,13 @@
-"""How a factory draws each parameter: the equations that make it, computed again from evenly spread random bits."""
+"""How a factory draws each parameter: the equations that make it, computed again from evenly spread random bits.
+
+The factory is traced and not run: parameters whose law these equations tell are drawn here, from the same numbers.
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,43 +15,36 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from scalewise.jax._describe import parameters
-from scalewise.jax._numbers import inner
+from scalewise.jax._spread import Spread, Spreads
+from scalewise.jax._trees import is_nnx_module
 from scalewise.reading._laws import law_of
 from scalewise.reading._reader import Law
 
-_POINTS = 1 << 17  # evenly spread numbers
 _DRAWS, _ENTRIES = 8, 1 << 14  # of a factory that takes a seed, and how many entries are enough
-_MOVED = frozenset(
-    """reshape transpose broadcast_in_dim squeeze expand_dims copy copy_p stop_gradient slice rev
-    optimization_barrier""".split()  # noqa: SIM905
-)
-_ENTRYWISE = frozenset(
-    """add sub mul div neg max min erf erf_inv sqrt rsqrt square integer_pow pow exp log log1p expm1 abs sign floor
-    tanh logistic lt gt le ge eq ne and or xor not select_n clamp shift_right_logical shift_left
-    convert_element_type bitcast_convert_type nextafter is_finite cos sin""".split()  # noqa: SIM905
-)
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Numbers that are spread evenly over the law of an array; one number where all its entries are equal.
+class DrawnModel:
+    """A model that a factory builds.
 
     Args:
-        values: The numbers.
-        bits: Which random bits they come from; ``None`` of one number.
+        model: The model, with weights of the factory's laws.
+        laws: How each parameter is drawn.
+        guessed: Parameters of which only entries tell how they are drawn.
     """
 
-    values: Any
-    bits: int | None = None
+    model: Any
+    laws: Mapping[str, Law]
+    guessed: tuple[str, ...]
 
 
-def drawn(
-    build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str
-) -> tuple[Any, dict[str, Law], list[str]]:
-    """A model, how each of its parameters was drawn, and those of which only the entries tell.
+def drawn(build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str) -> DrawnModel:
+    """A factory's model, and how each of its parameters is drawn.
 
     Args:
         build: The factory.
@@ -54,20 +52,23 @@ def drawn(
         layout: How its tensors are named.
         seed: What it calls the whole number that it draws by, if it takes one.
     """
-    model = build(**sizes)
-    found = parameters(model, layout)
-    exact = _spreads(lambda: [p.value for p in parameters(build(**sizes), layout)])
-    laws = {p.name: law_of(s.values, few=False) for p, s in zip(found, exact, strict=True) if s is not None}
-    values = {p.name: [np.asarray(p.value)] for p in found if p.name not in laws}
-    if any(len(np.unique(v[0])) > 1 for v in values.values()) and seed in inspect.signature(build).parameters:
-        fewest = min(v[0].size for v in values.values())
-        for k in range(1, min(_DRAWS, -(-_ENTRIES // fewest))):
+    laws: dict[str, Law] = {}
+    try:
+        model = _from_equations(lambda: build(**sizes), layout, laws)
+    except jax.errors.JAXTypeError:
+        # it looks at numbers that it draws
+        model = build(**sizes)
+    entries = {p.name: [np.asarray(p.value)] for p in parameters(model, layout) if p.name not in laws}
+    random = [name for name, (value,) in entries.items() if len(np.unique(value)) > 1]
+    if random and seed in inspect.signature(build).parameters:
+        fewest = min(entries[name][0].size for name in random)
+        for k in range(1, min(_DRAWS, math.ceil(_ENTRIES / fewest))):
             for p in parameters(build(**sizes, **{seed: k}), layout):
-                if p.name in values:
-                    values[p.name].append(np.asarray(p.value))
-    told = {name: law_of(np.concatenate([x.ravel() for x in v]), few=True) for name, v in values.items()}
-    random = [name for name, law in told.items() if law.constant is None]
-    return model, {p.name: (laws | told)[p.name] for p in found}, random
+                if p.name in entries:
+                    entries[p.name].append(np.asarray(p.value))
+    for name, own in entries.items():
+        laws[name] = law_of(np.concatenate([value.ravel() for value in own]), few=True)
+    return DrawnModel(model, laws, tuple(random))
 
 
 def told_by_entries(model: Any, layout: str) -> dict[str, Law]:
@@ -75,56 +76,62 @@ def told_by_entries(model: Any, layout: str) -> dict[str, Law]:
     return {p.name: law_of(np.asarray(p.value), few=True) for p in parameters(model, layout)}
 
 
-def _spreads(values: Callable[[], list[Any]]) -> list[Spread | None]:
-    """Evenly spread numbers of each array that a function draws; ``None`` where they are not made entry by entry."""
-    closed = jax.make_jaxpr(lambda: [jnp.asarray(v) for v in values()])()
-    return _Draws().run(closed, [])
+def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, Law]) -> Any:
+    """A model, and the laws that the equations of its factory tell."""
+    leaves: list[Any] = []
+    back: list[Callable[[list[Any]], Any]] = []
+    names: dict[int, str] = {}
+
+    def run() -> list[Any]:
+        model = build()
+        own, whole = _apart(model)
+        places = {id(p.value): p.name for p in parameters(model, layout)}
+        leaves.extend(own)
+        back.append(whole)
+        traced = [k for k, leaf in enumerate(own) if isinstance(leaf, Tracer)]
+        names.update({k: places[id(own[k])] for k in traced if id(own[k]) in places})
+        return [own[k] for k in traced]
+
+    closed = jax.make_jaxpr(run)()
+    traced = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
+    found = dict(zip(traced, Spreads().run(closed, []), strict=True))
+    rng = np.random.default_rng(0)
+    needed = []
+    for at, k in enumerate(traced):
+        spread, aval = found[k], closed.out_avals[at]
+        if k not in names or spread is None:
+            needed.append(at)
+            continue
+        laws[names[k]] = law_of(spread.values, few=False)
+        leaves[k] = jnp.asarray(_sampled(spread, aval.shape, rng), aval.dtype)
+    for at, value in zip(needed, _computed(closed, needed), strict=True):
+        leaves[traced[at]] = value
+    return back[0](leaves)
 
 
-class _Draws:
-    """Follows random bits from one equation to the next."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def run(self, closed: ClosedJaxpr, args: Sequence[Spread | None]) -> list[Spread | None]:
-        jaxpr = closed.jaxpr
-        known: dict[Any, Spread | None] = dict(zip(jaxpr.invars, args, strict=True))
-        known |= {v: _constant(c) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
-
-        def look(v: Any) -> Spread | None:
-            return _constant(v.val) if isinstance(v, Literal) else known[v]
-
-        for eqn in jaxpr.eqns:
-            found = self._results(eqn, [look(v) for v in eqn.invars])
-            known |= zip(eqn.outvars, found, strict=True)
-        return [look(v) for v in jaxpr.outvars]
-
-    def _results(self, eqn: Any, given: list[Spread | None]) -> list[Spread | None]:
-        name = eqn.primitive.name
-        if name == "random_bits":
-            self._count += 1
-            width = eqn.params["bit_width"]
-            even = (np.arange(_POINTS, dtype=np.float64) + 0.5) / _POINTS * 2.0**width
-            return [Spread(even.astype(f"uint{width}"), self._count)]
-        if (body := inner(eqn)) is not None:
-            return self.run(body, given)
-        whole = [k for k in given if k is not None]
-        if len(whole) != len(given) or not given:
-            return [None] * len(eqn.outvars)
-        if name in _MOVED:
-            return whole
-        bits = {k.bits for k in whole} - {None}
-        if name not in _ENTRYWISE or len(bits) > 1:
-            return [None] * len(eqn.outvars)
-        size = (_POINTS,) if bits else ()
-        values = [np.broadcast_to(k.values, size) for k in whole]
-        out = eqn.primitive.bind(*values, **eqn.params)
-        return [Spread(np.asarray(out), bits.pop() if bits else None)]
+def _apart(model: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The arrays of a model, and what makes a model of them."""
+    if is_nnx_module(model):
+        nnx = sys.modules["flax.nnx"]  # whoever has a module of it has imported it
+        graph, state = nnx.split(model)
+        leaves, tree = jax.tree.flatten(state)
+        return leaves, lambda own: nnx.merge(graph, jax.tree.unflatten(tree, own))
+    leaves, tree = jax.tree.flatten(model)
+    return leaves, lambda own: jax.tree.unflatten(tree, own)
 
 
-def _constant(value: Any) -> Spread | None:
-    if jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key):
-        return None
-    own = np.asarray(value)
-    return Spread(own.ravel()[0]) if own.size and np.all(own == own.ravel()[0]) else None
+def _sampled(spread: Spread, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    """Numbers of a law, in any order."""
+    own, size = np.ravel(spread.values), math.prod(shape)
+    if len(own) == 1:
+        return np.full(shape, own[0])
+    return rng.choice(own, size, replace=size > len(own)).reshape(shape)
+
+
+def _computed(closed: ClosedJaxpr, which: list[int]) -> list[Any]:
+    """Some results of a traced function."""
+    if not which:
+        return []
+    used = [k in which for k in range(len(closed.jaxpr.outvars))]
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, used)
+    return jaxpr_as_fun(ClosedJaxpr(jaxpr, closed.consts))()

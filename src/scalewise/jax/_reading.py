@@ -118,11 +118,11 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
     found = []
     for n in (width, 2 * width):
         sizes = {_argument(build): n}
-        model, laws, told = drawn(build, sizes, how.layout, how.seed)
-        own = _read(model, sizes, inputs, how, laws)
+        made = drawn(build, sizes, how.layout, how.seed)
+        own = _read(made.model, sizes, inputs, how, made.laws)
         own.seen.read.notes.update(
             (f"`{name}` is not drawn entry by entry; its entries are taken for independent numbers.", None)
-            for name in told
+            for name in made.guessed
         )
         found.append(own)
     one, wide = found
