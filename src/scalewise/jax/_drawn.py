@@ -43,7 +43,9 @@ class DrawnModel:
     guessed: tuple[str, ...]
 
 
-def drawn(build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str) -> DrawnModel:
+def drawn(
+    build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str
+) -> DrawnModel:
     """A factory's model, and how each of its parameters is drawn.
 
     Args:
@@ -58,7 +60,9 @@ def drawn(build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed
     except jax.errors.JAXTypeError:
         # it looks at numbers that it draws
         model = build(**sizes)
-    entries = {p.name: [np.asarray(p.value)] for p in parameters(model, layout) if p.name not in laws}
+    entries = {
+        p.name: [np.asarray(p.value)] for p in parameters(model, layout) if p.name not in laws
+    }
     random = [name for name, (value,) in entries.items() if len(np.unique(value)) > 1]
     if random and seed in inspect.signature(build).parameters:
         fewest = min(entries[name][0].size for name in random)

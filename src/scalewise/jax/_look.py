@@ -60,7 +60,11 @@ class Call:
         return run
 
     def outputs(
-        self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: Mapping[str, object]
+        self,
+        model: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        sizes: Mapping[str, object],
     ) -> list[Any]:
         """The arrays that a model returns, as it is evaluated."""
         if is_nnx_module(model):

@@ -56,7 +56,9 @@ def zeros_for(read: Reader, own: Operand) -> Entries:
     if not isinstance(own, Plain):
         return own
     if np.any(own.value):
-        raise read.refuse("puts numbers beside its fields that are not 0. Let parameters hold them.")
+        raise read.refuse(
+            "puts numbers beside its fields that are not 0. Let parameters hold them."
+        )
     return np.zeros(np.shape(own.value), dtype=int)
 
 
@@ -71,7 +73,9 @@ def overwritten(read: Reader, own: Operand, write: Callable[[Entries], Entries])
 def starts(read: Reader, given: Sequence[Operand]) -> list[int]:
     """Where a slice begins, if that is the same for all inputs."""
     if not all(isinstance(own, Plain) for own in given):
-        raise read.refuse("takes a slice that begins where its inputs say. Let the place be the same for all samples.")
+        raise read.refuse(
+            "takes a slice that begins where its inputs say. Let the place be the same for all samples."
+        )
     return [int(own.value) for own in given if isinstance(own, Plain)]
 
 
@@ -113,8 +117,15 @@ def looked_up(read: Reader, table: Entries, index: Entries, p: Params) -> Entrie
     axis = d.start_index_map[told[0]] if told else 0
     pairs = enumerate(zip(table.shape, sizes, strict=True))
     whole = all(m == (1 if a == axis else n) for a, (n, m) in pairs)
-    if len(told) != 1 or not whole or d.operand_batching_dims or any(a != axis for a in d.collapsed_slice_dims):
-        raise read.refuse("looks up parts of rows where its inputs say. Look up whole rows of a table.")
+    if (
+        len(told) != 1
+        or not whole
+        or d.operand_batching_dims
+        or any(a != axis for a in d.collapsed_slice_dims)
+    ):
+        raise read.refuse(
+            "looks up parts of rows where its inputs say. Look up whole rows of a table."
+        )
     rows = rows_of(read, np.moveaxis(table, axis, 0), index[..., told[0]])
     return rows_placed(rows, index.ndim - 1, p, None if d.collapsed_slice_dims else axis)
 
@@ -122,7 +133,9 @@ def looked_up(read: Reader, table: Entries, index: Entries, p: Params) -> Entrie
 def rows_of(read: Reader, table: Entries, tokens: Entries) -> Entries:
     """Rows (*tokens, *rest) of a table (row, *rest)."""
     rest = table.shape[1:]
-    return np.asarray(embedded(read, table.reshape(len(table), -1), tokens)).reshape(*tokens.shape, *rest)
+    return np.asarray(embedded(read, table.reshape(len(table), -1), tokens)).reshape(
+        *tokens.shape, *rest
+    )
 
 
 def rows_placed(rows: Entries, axes: int, p: Params, axis: int | None) -> Entries:

@@ -41,7 +41,9 @@ _FUNCTIONS = {
     "le": "less_equal", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
 }  # fmt: skip
 _STEPS = 10_000  # of a loop whose length is fixed
-_RANDOM = frozenset(["random_bits", "random_gamma", "rng_bit_generator", "threefry2x32", "rng_uniform"])
+_RANDOM = frozenset(
+    ["random_bits", "random_gamma", "rng_bit_generator", "threefry2x32", "rng_uniform"]
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,11 @@ class Walk:
 
     def _origin(self, given: Sequence[Held]) -> frozenset[str]:
         """The parameters that make something: those themselves that it is made of, else those behind it."""
-        direct = [k.origin for k in given if not isinstance(k.own, Plain | Unread) and self._is_parameter(k.own)]
+        direct = [
+            k.origin
+            for k in given
+            if not isinstance(k.own, Plain | Unread) and self._is_parameter(k.own)
+        ]
         return frozenset().union(*(direct or (k.origin for k in given)))
 
     def _is_parameter(self, own: Entries) -> bool:
@@ -175,7 +181,9 @@ class Walk:
                 return carry
             carry = self.run(_closed(p["body_jaxpr"]), [*fixed, *carry])
         self.read.fields.place = place_of(self._origin(given))
-        error = self.read.refuse("has a loop that ends where its numbers say. Let it have a fixed length.")
+        error = self.read.refuse(
+            "has a loop that ends where its numbers say. Let it have a fixed length."
+        )
         return [Held(Unread(error)) for _ in eqn.outvars]
 
     def _stacked(self, rows: Sequence[Held]) -> Held:
@@ -220,7 +228,9 @@ class Walk:
 
     def _converted(self, eqn: Any, x: Operand, p: Any) -> Operand:
         assert not isinstance(x, Plain)
-        before, behind = (np.issubdtype(k, np.floating) for k in (eqn.invars[0].aval.dtype, p["new_dtype"]))
+        before, behind = (
+            np.issubdtype(k, np.floating) for k in (eqn.invars[0].aval.dtype, p["new_dtype"])
+        )
         if before and not behind:
             owners = self.read.fields.owners(x)
             if not all(isinstance(k.what, Input) for k in owners):
@@ -290,7 +300,9 @@ def _gathered(read: Reader, given: list[Operand], p: Any) -> Operand:
 
 def _table(read: Reader, own: Operand) -> Entries:
     if isinstance(own, Plain):
-        raise read.refuse("looks up fixed numbers where its inputs say. Let parameters hold the table.")
+        raise read.refuse(
+            "looks up fixed numbers where its inputs say. Let parameters hold the table."
+        )
     return own
 
 
@@ -300,11 +312,19 @@ def _sliced(read: Reader, given: list[Operand], p: Any) -> Operand:
     told = [k for k, o in enumerate(begin) if not isinstance(o, Plain) and o.any()]
     if not told:
         own = zeros_for(read, x)
-        return own[cut_out(own, starts(read, [o if isinstance(o, Plain) else Plain(np.zeros(())) for o in begin]), sizes)]
+        return own[
+            cut_out(
+                own,
+                starts(read, [o if isinstance(o, Plain) else Plain(np.zeros(())) for o in begin]),
+                sizes,
+            )
+        ]
     (axis, *more), table = told, _table(read, x)
     rest = [n for k, n in enumerate(table.shape) if k != axis]
     if more or sizes[axis] != 1 or rest != [n for k, n in enumerate(sizes) if k != axis]:
-        raise read.refuse("looks up parts of rows where its inputs say. Look up whole rows of a table.")
+        raise read.refuse(
+            "looks up parts of rows where its inputs say. Look up whole rows of a table."
+        )
     token = np.asarray(begin[axis]).reshape(1)
     return np.moveaxis(rows_of(read, np.moveaxis(table, axis, 0), token), 0, axis)
 
@@ -324,7 +344,9 @@ def _written(read: Reader, given: list[Operand], p: Any) -> Operand:
 def _scattered(read: Reader, given: list[Operand], p: Any) -> Operand:
     x, index, new = given
     if not isinstance(index, Plain):
-        raise read.refuse("writes where its inputs say. Let the places be the same for all samples.")
+        raise read.refuse(
+            "writes where its inputs say. Let the places be the same for all samples."
+        )
     at, values = index.value, zeros_for(read, new)
     return overwritten(read, x, lambda own: scattered(own, at, values, p))
 
@@ -396,6 +418,8 @@ def _draws(eqn: Any) -> bool:
     """Whether an equation draws random numbers, or calls what does."""
     if eqn.primitive.name in _RANDOM:
         return True
-    leaves = jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda p: isinstance(p, ClosedJaxpr | Jaxpr))
+    leaves = jax.tree.leaves(
+        list(eqn.params.values()), is_leaf=lambda p: isinstance(p, ClosedJaxpr | Jaxpr)
+    )
     bodies = [_closed(p) for p in leaves if isinstance(p, ClosedJaxpr | Jaxpr)]
     return any(_draws(e) for body in bodies for e in body.jaxpr.eqns)

@@ -86,7 +86,9 @@ def network(
     """
     made = given(inputs)
     if made is None:
-        raise PlanError("`inputs` must be what the model is called with, such as an array of a few samples.")
+        raise PlanError(
+            "`inputs` must be what the model is called with, such as an array of a few samples."
+        )
     place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
     try:
         with warnings.catch_warnings():
@@ -121,7 +123,10 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
         made = drawn(build, sizes, how.layout, how.seed)
         own = _read(made.model, sizes, inputs, how, made.laws)
         own.seen.read.notes.update(
-            (f"`{name}` is not drawn entry by entry; its entries are taken for independent numbers.", None)
+            (
+                f"`{name}` is not drawn entry by entry; its entries are taken for independent numbers.",
+                None,
+            )
             for name in made.guessed
         )
         found.append(own)
@@ -129,7 +134,9 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
     return network_from(one, width, wide)
 
 
-def _read(model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, laws: Mapping[str, Law]) -> ReadModel:
+def _read(
+    model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, laws: Mapping[str, Law]
+) -> ReadModel:
     """A model as steps: in double precision, or in its own where its code does not bear another."""
     try:
         return _Called(model, sizes, inputs, how).read(laws)
@@ -163,7 +170,13 @@ class _Called:
     """
 
     def __init__(
-        self, model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, *, double: bool = True
+        self,
+        model: Any,
+        sizes: Mapping[str, Any],
+        inputs: Inputs,
+        how: _How,
+        *,
+        double: bool = True,
     ) -> None:
         self.how, self.sizes, self.double = how, sizes, double
         self.call = Call(lambda: model, how.apply, how.layout)
@@ -185,7 +198,10 @@ class _Called:
             closed = jax.make_jaxpr(lambda *given: self._run(given, mark=True)[0])(*arrays)
         with jax.enable_x64(True):
             return read_model(
-                lambda flat: self._pass(closed, Reader(laws, flat, self.how.gains), output, samples), self.how.at
+                lambda flat: self._pass(
+                    closed, Reader(laws, flat, self.how.gains), output, samples
+                ),
+                self.how.at,
             )
 
     def _run(self, arrays: Sequence[Any], *, mark: bool) -> list[Any]:
@@ -199,7 +215,9 @@ class _Called:
 
     def _output(self, arrays: Sequence[Any]) -> np.ndarray:
         try:
-            return np.asarray(jax.jit(lambda *given: self._run(given, mark=False)[0])(*arrays), dtype=float)
+            return np.asarray(
+                jax.jit(lambda *given: self._run(given, mark=False)[0])(*arrays), dtype=float
+            )
         except PlanError:
             raise
         except Exception as error:
@@ -220,7 +238,9 @@ class _Called:
         except _NotCalledError:
             return False
         near = 1e-6 if self.double else 1e-3
-        return alone.shape == (1, *whole.shape[1:]) and np.allclose(alone, whole[:1], rtol=near, atol=near)
+        return alone.shape == (1, *whole.shape[1:]) and np.allclose(
+            alone, whole[:1], rtol=near, atol=near
+        )
 
     def _pass(self, closed: Any, read: Reader, output: np.ndarray, samples: bool) -> Pass:
         walk = Walk(read)

@@ -21,14 +21,20 @@ def product(read: Reader, one: Operand, two: Operand, p: Params) -> Operand:
     left = _sides(_shape(one), over_one, both_one)
     right = _sides(_shape(two), over_two, both_two)
     # parameters and numbers stand behind what they multiply
-    turn = isinstance(one, Plain) or (not isinstance(two, Plain) and is_weight(read, one) and not is_weight(read, two))
+    turn = isinstance(one, Plain) or (
+        not isinstance(two, Plain) and is_weight(read, one) and not is_weight(read, two)
+    )
     a, b = ((two, right), (one, left)) if turn else ((one, left), (two, right))
     # two fields meet in heads: their rows are one axis
     flat = not isinstance(b[0], Plain) and not is_weight(read, b[0])
     rows = _as_rows(*a, flat=flat)
     columns = _as_columns(*b, free=0 if flat else max(len(a[1].free), 1) - 1)
     found = contracted(read, rows, columns)
-    shape = (*left.common(_shape(one)), *(_shape(a[0])[k] for k in a[1].free), *(_shape(b[0])[k] for k in b[1].free))
+    shape = (
+        *left.common(_shape(one)),
+        *(_shape(a[0])[k] for k in a[1].free),
+        *(_shape(b[0])[k] for k in b[1].free),
+    )
     common, mine = len(left.both), len(a[1].free)
     order = list(range(len(shape)))
     if turn:
@@ -83,9 +89,13 @@ def _as_columns(own: Operand, sides: _Sides, *, free: int) -> Operand:
 def convolution(read: Reader, x: Operand, w: Operand, p: Params) -> Operand:
     """A convolution of any layout, also a transposed one."""
     if isinstance(x, Plain) or isinstance(w, Plain) or not is_weight(read, w):
-        raise read.refuse("convolves with something other than a parameter. Let parameters be the kernel.")
+        raise read.refuse(
+            "convolves with something other than a parameter. Let parameters be the kernel."
+        )
     if p["batch_group_count"] != 1:
-        raise read.refuse("has a convolution with groups of samples. Samples must be independent of each other.")
+        raise read.refuse(
+            "has a convolution with groups of samples. Samples must be independent of each other."
+        )
     d = p["dimension_numbers"]
     x, w = x.transpose(d.lhs_spec), w.transpose(d.rhs_spec)
     # zeros between what a transposed convolution reads, and what reaches beyond the ends taken away
@@ -120,7 +130,14 @@ def windowed(read: Reader, x: Entries, p: Params, how: str) -> Entries:
     shape = [x.shape[own[0]] if own else 1 for own in (samples, channels)]
     inside = x.transpose(order).reshape(*shape, *(x.shape[a] for a in rest))
     found = np.asarray(
-        pooled(read, inside, [size[a] for a in rest], [stride[a] for a in rest], [pads[a] for a in rest], how)
+        pooled(
+            read,
+            inside,
+            [size[a] for a in rest],
+            [stride[a] for a in rest],
+            [pads[a] for a in rest],
+            how,
+        )
     )
     ends = [n for n, own in zip(found.shape[:2], (samples, channels), strict=True) if own]
     whole = [*ends, *found.shape[2:], *(1,) * len(single)]
@@ -148,14 +165,18 @@ def running(read: Reader, x: Entries, axis: int, reverse: bool) -> Operand:
     """Sums of all that come before along an axis."""
     size = x.shape[axis]
     numbers = np.tri(size).T if not reverse else np.tri(size)
-    return np.moveaxis(np.asarray(contracted(read, np.moveaxis(x, axis, -1), Plain(numbers))), -1, axis)
+    return np.moveaxis(
+        np.asarray(contracted(read, np.moveaxis(x, axis, -1), Plain(numbers))), -1, axis
+    )
 
 
 def added_up(read: Reader, target: Operand, index: Operand, source: Operand, p: Params) -> Operand:
     """Rows added up where a fixed index says, as `scatter-add` does it to zeros."""
     d: Any = p["dimension_numbers"]
     if not isinstance(index, Plain):
-        raise read.refuse("adds rows up where its inputs say. Let the places be the same for all samples.")
+        raise read.refuse(
+            "adds rows up where its inputs say. Let the places be the same for all samples."
+        )
     rows = np.asarray(index.value)
     plain = (
         isinstance(target, Plain) and not np.any(target.value) and rows.shape[-1] == 1 and not isinstance(source, Plain)
