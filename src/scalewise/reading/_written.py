@@ -50,9 +50,12 @@ class Writer:
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
     _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    _biases: dict[bytes, set[bytes | None]] = field(default_factory=dict)
+    _users: dict[bytes, set[bytes | None]] = field(default_factory=dict)
 
     def write(self, number: int) -> int:
         """The step that makes a field, after those that it needs."""
+        self._see(number)
         stack = [number]
         while stack:
             here = stack[-1]
@@ -67,6 +70,29 @@ class Writer:
             self._made[here] = self._step(known)
             stack.pop()
         return self._made[number]
+
+    def _see(self, number: int) -> None:
+        """Note with which biases weights are used, and where else biases are: one layer has the same always."""
+        stack, seen = [number], {number}
+        while stack:
+            known = self.read.fields.known[stack.pop()]
+            what = known.what
+            if isinstance(what, Linear):
+                biases = None if what.biases is None else what.biases.tobytes()
+                self._biases.setdefault(what.weights.tobytes(), set()).add(biases)
+                if biases is not None:
+                    self._users.setdefault(biases, set()).add(what.weights.tobytes())
+            if isinstance(what, Placed) and np.all(what.weights == what.weights[:1]):
+                self._users.setdefault(what.weights[0].tobytes(), set()).add(None)
+            stack.extend(k for k in self._below(known) if k not in seen)
+            seen.update(self._below(known))
+
+    def _is_apart(self, what: Linear) -> bool:
+        """Whether biases are a layer of their own, as they, or the weights, are used without the other elsewhere."""
+        if what.biases is None:
+            return False
+        weights, biases = what.weights.tobytes(), what.biases.tobytes()
+        return len(self._biases[weights]) > 1 or len(self._users[biases]) > 1
 
     def check_weights(self, last: int) -> None:
         """Refuse parameters that enter several random layers otherwise than as the same weights; a read-out is noted.
@@ -193,6 +219,11 @@ class Writer:
 
     def _random(self, known: Known, what: Linear) -> int:
         read = self.read
+        if self._is_apart(what):
+            assert what.biases is not None
+            step = self._random(known, replace(what, biases=None))
+            rows = np.broadcast_to(what.biases, (known.places, known.channels))
+            return self._add(known, "add", (step, self._placed(known, Placed(rows))), 1.0, 1.0)
         below = read.fields.known[what.of]
         fan_in = what.weights.shape[1] * what.weights.shape[2]
         law = self._law(what.weights)
