@@ -54,6 +54,13 @@ class Unread:
 
 
 @dataclass(frozen=True)
+class Key:
+    """A random key, or several."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
 class Held:
     """A variable of what is traced.
 
@@ -63,14 +70,21 @@ class Held:
         random: Whether numbers were drawn for it.
     """
 
-    own: Operand | Unread
+    own: Operand | Key | Unread
     origin: frozenset[str] = frozenset()
     random: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether neither inputs nor parameters change it."""
-        return isinstance(self.own, Plain)
+        return isinstance(self.own, Plain | Key)
+
+
+def fixed(value: Any) -> Plain | Key:
+    """What neither inputs nor parameters change."""
+    if jax.dtypes.issubdtype(jax.numpy.result_type(value), jax.dtypes.prng_key):
+        return Key(value)
+    return Plain(np.asarray(value))
 
 
 @dataclass
@@ -90,10 +104,10 @@ class Walk:
         """What the results of a traced function are."""
         jaxpr = closed.jaxpr
         known: dict[Any, Held] = dict(zip(jaxpr.invars, args, strict=True))
-        known |= {v: Held(Plain(c)) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
+        known |= {v: Held(fixed(c)) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
 
         def look(v: Any) -> Held:
-            return Held(Plain(np.asarray(v.val))) if isinstance(v, Literal) else known[v]
+            return Held(fixed(v.val)) if isinstance(v, Literal) else known[v]
 
         for eqn in jaxpr.eqns:
             found = self._results(eqn, [look(v) for v in eqn.invars])
@@ -116,7 +130,7 @@ class Walk:
         random = any(k.random for k in given) or _draws(eqn)
         if all(k.is_plain for k in given):
             values = [k.own.value for k in given]  # pyright: ignore[reportAttributeAccessIssue]
-            return [Held(Plain(value), random=random) for value in _computed(eqn, values)]
+            return [Held(fixed(value), random=random) for value in _computed(eqn, values)]
         origin = self._origin(given)
         self.read.fields.place = place_of(origin)
         lost = next((k.own for k in given if isinstance(k.own, Unread)), None)
@@ -127,7 +141,7 @@ class Walk:
                         "draws random numbers as it computes. Call it as it is evaluated, without dropout (Equinox: "
                         "`eqx.nn.inference_mode`)."
                     )
-                own = [k.own for k in given if not isinstance(k.own, Unread)]
+                own = [k.own for k in given if not isinstance(k.own, Unread | Key)]
                 return [Held(o, origin) for o in self._read(eqn, own)]
             except (UnreadError, MixedSamplesError) as error:
                 lost = Unread(error)
@@ -138,7 +152,7 @@ class Walk:
         direct = [
             k.origin
             for k in given
-            if not isinstance(k.own, Plain | Unread) and self._is_parameter(k.own)
+            if not isinstance(k.own, Plain | Key | Unread) and self._is_parameter(k.own)
         ]
         return frozenset().union(*(direct or (k.origin for k in given)))
 
@@ -191,7 +205,7 @@ class Walk:
         lost = next((k.own for k in rows if isinstance(k.own, Unread)), None)
         if lost is not None:
             return Held(lost, origin)
-        own = [k.own for k in rows if not isinstance(k.own, Unread)]
+        own = [k.own for k in rows if not isinstance(k.own, Unread | Key)]
         if all(isinstance(o, Plain) for o in own):
             values = [np.asarray(o.value) for o in own if isinstance(o, Plain)]
             return Held(Plain(np.stack(values)), random=any(k.random for k in rows))
@@ -357,7 +371,7 @@ def _convolved(read: Reader, given: list[Operand], p: Any) -> Operand:
 
 def _entered(how: str) -> Callable[[Reader, list[Operand], Any], Operand]:
     def found(read: Reader, given: list[Operand], p: Any) -> Operand:
-        return totalled(read, _entries(given), p["axes"], how)
+        return totalled(read, _entries(given), [int(a) for a in p["axes"]], how)
 
     return found
 
@@ -400,8 +414,8 @@ _SPECIAL: dict[str, Callable[[Reader, list[Operand], Any], Operand]] = {
 def _row(own: Held, k: int) -> Held:
     if isinstance(own.own, Unread):
         return own
-    if isinstance(own.own, Plain):
-        return Held(Plain(own.own.value[k]), random=own.random)
+    if isinstance(own.own, Plain | Key):
+        return Held(fixed(own.own.value[k]), random=own.random)
     return Held(own.own[k], own.origin)
 
 

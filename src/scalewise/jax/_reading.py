@@ -16,7 +16,7 @@ import numpy as np
 from scalewise._checked import Count, Must, checked
 from scalewise.jax._drawn import drawn, told_by_entries
 from scalewise.jax._look import Call, marked
-from scalewise.jax._network import Held, Unread, Walk
+from scalewise.jax._network import Held, Key, Unread, Walk, fixed
 from scalewise.jax._parts import parted
 from scalewise.jax._plan import Apply
 from scalewise.jax._trees import class_of, is_nnx_module
@@ -249,7 +249,7 @@ class _Called:
             x = self.leaves[k]
             tokens = jnp.issubdtype(x.dtype, jnp.integer)
             if not x.ndim or not (jnp.issubdtype(x.dtype, jnp.floating) or (tokens and samples)):
-                held.append(Held(Plain(x)))
+                held.append(Held(fixed(x)))
                 continue
             held.append(Held(read.enter(x.shape, offset, tokens=tokens, samples=samples)))
             rows.append(np.asarray(x, dtype=float))
@@ -257,7 +257,7 @@ class _Called:
         (found,) = walk.run(closed, held)
         if isinstance(found.own, Unread):
             raise found.own.error
-        if isinstance(found.own, Plain) or not rows:
+        if isinstance(found.own, Plain | Key) or not rows:
             raise UnreadError(
                 "What the model returns does not depend on its inputs and parameters. Let it return what it computes."
             )

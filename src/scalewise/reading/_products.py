@@ -374,7 +374,7 @@ def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entri
     of, tree = read.tree(known)
     own = ("peak", tree) if how == "max" else ("mean", tree, groups)
     if how == "sum":
-        own = ("mul", own, number(count))
+        own = ("mul", own, number(float(count)))
     made = read.fields.new(known.samples, known.positions, groups, Function(of, own))
     s = d.sample.max(axis=tuple(axes), keepdims=True)
     s = s if made.samples > 1 else np.zeros_like(s)
