@@ -67,9 +67,8 @@ def drawn(
     if random and seed in inspect.signature(build).parameters:
         fewest = min(entries[name][0].size for name in random)
         for k in range(1, min(_DRAWS, math.ceil(_ENTRIES / fewest))):
-            for p in parameters(build(**sizes, **{seed: k}), layout):
-                if p.name in entries:
-                    entries[p.name].append(np.asarray(p.value))
+            for name, value in _drawn_again(lambda k=k: build(**sizes, **{seed: k}), layout, random):
+                entries[name].append(value)
     for name, own in entries.items():
         laws[name] = law_of(np.concatenate([value.ravel() for value in own]), few=True)
     return DrawnModel(model, laws, tuple(random))
@@ -111,6 +110,23 @@ def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, Law])
     for at, value in zip(needed, _computed(closed, needed), strict=True):
         leaves[traced[at]] = value
     return back[0](leaves)
+
+
+def _drawn_again(build: Callable[[], Any], layout: str, names: Sequence[str]) -> list[tuple[str, np.ndarray]]:
+    """Some parameters, and nothing else, of another draw."""
+    found: list[str] = []
+
+    def run() -> list[Any]:
+        own = [p for p in parameters(build(), layout) if p.name in names]
+        found.extend(p.name for p in own)
+        return [jnp.asarray(p.value) for p in own]
+
+    try:
+        closed = jax.make_jaxpr(run)()
+    except jax.errors.JAXTypeError:
+        return [(p.name, np.asarray(p.value)) for p in parameters(build(), layout) if p.name in names]
+    values = _computed(closed, list(range(len(found))))
+    return [(name, np.asarray(value)) for name, value in zip(found, values, strict=True)]
 
 
 def _apart(model: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:

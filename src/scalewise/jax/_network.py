@@ -158,7 +158,7 @@ class Walk:
 
     def _is_parameter(self, own: Entries) -> bool:
         owners = self.read.fields.owners(own)
-        return bool(owners) and all(isinstance(k.what, Weight) for k in owners)
+        return bool(owners) and all(isinstance(self.read.source(k).what, Weight) for k in owners)
 
     def _weight(self, name: str, given: Held) -> Held:
         if name not in self._weights:

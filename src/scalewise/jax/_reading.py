@@ -111,38 +111,37 @@ class _How:
 
 def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Network:
     if not callable(build) or is_nnx_module(build) or class_of(build, "equinox", ("Module",)):
-        laws = told_by_entries(build, how.layout)
-        one = _read(build, {}, inputs, how, laws)
+        _, one = _read(build, {}, inputs, how, told_by_entries(build, how.layout))
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
         return network_from(one, first if width is None else width, None)
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
-    found = []
-    for n in (width, 2 * width):
-        sizes = {_argument(build): n}
-        made = drawn(build, sizes, how.layout, how.seed)
-        own = _read(made.model, sizes, inputs, how, made.laws)
-        own.seen.read.notes.update(
-            (
-                f"`{name}` is not drawn entry by entry; its entries are taken for independent numbers.",
-                None,
-            )
-            for name in made.guessed
-        )
-        found.append(own)
-    one, wide = found
+    sizes, far = ({_argument(build): n} for n in (width, 2 * width))
+    made, wider = (drawn(build, own, how.layout, how.seed) for own in (sizes, far))
+    called, one = _read(made.model, sizes, inputs, how, made.laws)
+    if made.guessed:
+        one.seen.read.notes[_not_told(made.guessed)] = None
+    wide = _Called(wider.model, far, inputs, how, double=called.double).read(wider.laws, called.samples)
     return network_from(one, width, wide)
+
+
+def _not_told(names: Sequence[str]) -> str:
+    told = [f"`{name}`" for name in names[:3]] + [f"{len(names) - 3} more"] * (len(names) > 3)
+    verb = "is not drawn entry by entry; its" if len(names) == 1 else "are not drawn entry by entry; their"
+    return f"{', '.join(told)} {verb} entries are taken for independent numbers."
 
 
 def _read(
     model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, laws: Mapping[str, Law]
-) -> ReadModel:
+) -> tuple[_Called, ReadModel]:
     """A model as steps: in double precision, or in its own where its code does not bear another."""
+    called = _Called(model, sizes, inputs, how)
     try:
-        return _Called(model, sizes, inputs, how).read(laws)
+        return called, called.read(laws, None)
     except _NotCalledError as error:
         with suppress(_NotCalledError):
-            return _Called(model, sizes, inputs, how, double=False).read(laws)
+            called = _Called(model, sizes, inputs, how, double=False)
+            return called, called.read(laws, None)
         raise PlanError(str(error)) from error.__cause__
 
 
@@ -178,7 +177,7 @@ class _Called:
         *,
         double: bool = True,
     ) -> None:
-        self.how, self.sizes, self.double = how, sizes, double
+        self.how, self.sizes, self.double, self.samples = how, sizes, double, False
         self.call = Call(lambda: model, how.apply, how.layout)
         with jax.enable_x64(double):
             own = _doubled if double else _itself
@@ -189,19 +188,26 @@ class _Called:
             self.leaves = [own(jnp.asarray(x)) if _is_array(x) else x for x in leaves]
         self.arrays = [k for k, x in enumerate(leaves) if _is_array(x)]
 
-    def read(self, laws: Mapping[str, Law]) -> ReadModel:
-        """The model as steps."""
+    def read(self, laws: Mapping[str, Law], samples: bool | None) -> ReadModel:
+        """The model as steps.
+
+        Args:
+            laws: How its parameters are drawn.
+            samples: Whether the first axis is that of the samples, if that is known. It is of a model that is read for
+                its sizes alone, which is not computed.
+        """
         arrays = [self.leaves[k] for k in self.arrays]
         with jax.enable_x64(self.double):
-            output = self._output(arrays)
-            samples = self._has_samples(output)
+            if samples is None:
+                output = self._output(arrays)
+                samples = self._has_samples(output)
+            else:
+                output = np.zeros(jax.eval_shape(lambda *given: self._run(given, mark=False)[0], *arrays).shape)
             closed = jax.make_jaxpr(lambda *given: self._run(given, mark=True)[0])(*arrays)
+        self.samples = samples
         with jax.enable_x64(True):
             return read_model(
-                lambda flat: self._pass(
-                    closed, Reader(laws, flat, self.how.gains), output, samples
-                ),
-                self.how.at,
+                lambda flat: self._pass(closed, Reader(laws, flat, self.how.gains), output, samples), self.how.at
             )
 
     def _run(self, arrays: Sequence[Any], *, mark: bool) -> list[Any]:

@@ -141,7 +141,7 @@ def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entr
     elif name in ("mul", "div") and (number := _uniform(others[0])) is not None and (name == "mul" or at == 0):
         factor = number if name == "mul" else 1 / number
         added = None if what.added is None else factor * what.added
-        made = read.new(known, replace(what, scale=factor * what.scale, added=added))
+        made = _logits(read, known, replace(what, scale=factor * what.scale, added=added))
         return entries - known.start + made.start
     else:
         raise read.refuse(
@@ -154,8 +154,18 @@ def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entr
     if np.any(added != added[:1]):
         raise read.refuse("masks other positions of other samples. Give samples of the same length.")
     total = added[0] if what.added is None else added[0] + what.added
-    made = read.new(known, replace(what, added=total))
+    made = _logits(read, known, replace(what, added=total))
     return entries - known.start + made.start
+
+
+def _logits(read: Reader, like: Known, what: Logits) -> Known:
+    """Logits as a field, which is the same if they are computed twice."""
+    for known in read.fields.known:
+        own = known.what
+        if isinstance(own, Logits) and replace(own, added=None) == replace(what, added=None):
+            if np.array_equal(np.zeros(()) if own.added is None else own.added, np.zeros(()) if what.added is None else what.added):
+                return known
+    return read.new(like, what)
 
 
 def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, entries: Entries) -> Entries:

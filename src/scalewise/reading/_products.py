@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import kept, sample_of_rows
 from scalewise.reading._moves import laid_out, numbered, window_of, windows_seen
 from scalewise.reading._reader import Reader
-from scalewise.reading._trees import evaluate, is_softmax, norm_in, number, slope
+from scalewise.reading._trees import evaluate, norm_in, number, slope, softmax_in
 
 
 def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
@@ -492,9 +493,11 @@ def _shares(read: Reader, own: Entries) -> tuple[Known, Entries] | None:
     if not isinstance(logits, Logits):
         return None
     _, tree = read.tree(known)
-    if known.channels == 1 or not is_softmax(tree, known.channels):
+    factor = None if known.channels == 1 else softmax_in(tree, known.channels)
+    if factor is None:
         raise read.refuse("weighs positions by something other than the softmax of logits. Take their softmax.")
-    made = read.new(known, Shares(logits))
+    added = None if logits.added is None else factor * logits.added
+    made = read.new(known, Shares(replace(logits, scale=factor * logits.scale, added=added)))
     return made, own - known.start + made.start
 
 

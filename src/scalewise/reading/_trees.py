@@ -253,14 +253,17 @@ def norm_in(tree: Tree) -> NormOf | None:
     return None
 
 
-def is_softmax(tree: Tree, count: int) -> bool:
-    """Whether a tree makes of each row of numbers its softmax, found by what it makes of some rows.
+def softmax_in(tree: Tree, count: int) -> float | None:
+    """The number times which a row of numbers enters the softmax that a tree makes of it; ``None`` if it makes none.
 
     Args:
         tree: The tree, of a field whose channels are the numbers of a row.
-        count: How many numbers a row has.
+        count: How many numbers a row has; at least 2.
     """
     x = np.random.default_rng(0).normal(size=(6, count)) * np.geomspace(0.1, 30, 6)[:, None] + 0.4
     with np.errstate(all="ignore"):
         y = np.broadcast_to(evaluate(tree, x), x.shape)
-    return bool(np.allclose(y, special.softmax(x, axis=-1), rtol=1e-6, atol=1e-12))
+        factor = float(np.log(y[0, 1] / y[0, 0]) / (x[0, 1] - x[0, 0]))
+    factor = 1.0 if abs(factor - 1) < 1e-9 else factor
+    same = factor > 0 and np.allclose(y, special.softmax(factor * x, axis=-1), rtol=1e-6, atol=1e-12)
+    return factor if same else None

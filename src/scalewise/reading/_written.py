@@ -130,7 +130,12 @@ class Writer:
             return tuple(k for k, _ in what.terms)
         if isinstance(what, Made):
             return tuple(k for k in what.of if k >= 0)
-        if isinstance(what, Logits | Shares | Weight | Turned | Gains):
+        if isinstance(what, Turned):
+            raise self.read.refuse(
+                "multiplies channels by numbers that differ, or puts them in another order, and channels of one kind "
+                "have no order. Let parameters do that."
+            )
+        if isinstance(what, Logits | Shares | Weight | Gains):
             raise self.read.refuse(
                 "gives logits, weights of an attention or parameters to something that is not known. Let fields of "
                 "channels come out."
