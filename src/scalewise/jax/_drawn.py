@@ -67,7 +67,9 @@ def drawn(
     if random and seed in inspect.signature(build).parameters:
         fewest = min(entries[name][0].size for name in random)
         for k in range(1, min(_DRAWS, math.ceil(_ENTRIES / fewest))):
-            for name, value in _drawn_again(lambda k=k: build(**sizes, **{seed: k}), layout, random):
+            for name, value in _drawn_again(
+                lambda k=k: build(**sizes, **{seed: k}), layout, random
+            ):
                 entries[name].append(value)
     for name, own in entries.items():
         laws[name] = law_of(np.concatenate([value.ravel() for value in own]), few=True)
@@ -112,7 +114,9 @@ def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, Law])
     return back[0](leaves)
 
 
-def _drawn_again(build: Callable[[], Any], layout: str, names: Sequence[str]) -> list[tuple[str, np.ndarray]]:
+def _drawn_again(
+    build: Callable[[], Any], layout: str, names: Sequence[str]
+) -> list[tuple[str, np.ndarray]]:
     """Some parameters, and nothing else, of another draw."""
     found: list[str] = []
 
@@ -124,7 +128,9 @@ def _drawn_again(build: Callable[[], Any], layout: str, names: Sequence[str]) ->
     try:
         closed = jax.make_jaxpr(run)()
     except jax.errors.JAXTypeError:
-        return [(p.name, np.asarray(p.value)) for p in parameters(build(), layout) if p.name in names]
+        return [
+            (p.name, np.asarray(p.value)) for p in parameters(build(), layout) if p.name in names
+        ]
     values = _computed(closed, list(range(len(found))))
     return [(name, np.asarray(value)) for name, value in zip(found, values, strict=True)]
 

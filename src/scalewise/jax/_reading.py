@@ -121,13 +121,19 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
     called, one = _read(made.model, sizes, inputs, how, made.laws)
     if made.guessed:
         one.seen.read.notes[_not_told(made.guessed)] = None
-    wide = _Called(wider.model, far, inputs, how, double=called.double).read(wider.laws, called.samples)
+    wide = _Called(wider.model, far, inputs, how, double=called.double).read(
+        wider.laws, called.samples
+    )
     return network_from(one, width, wide)
 
 
 def _not_told(names: Sequence[str]) -> str:
     told = [f"`{name}`" for name in names[:3]] + [f"{len(names) - 3} more"] * (len(names) > 3)
-    verb = "is not drawn entry by entry; its" if len(names) == 1 else "are not drawn entry by entry; their"
+    verb = (
+        "is not drawn entry by entry; its"
+        if len(names) == 1
+        else "are not drawn entry by entry; their"
+    )
     return f"{', '.join(told)} {verb} entries are taken for independent numbers."
 
 
@@ -202,12 +208,17 @@ class _Called:
                 output = self._output(arrays)
                 samples = self._has_samples(output)
             else:
-                output = np.zeros(jax.eval_shape(lambda *given: self._run(given, mark=False)[0], *arrays).shape)
+                output = np.zeros(
+                    jax.eval_shape(lambda *given: self._run(given, mark=False)[0], *arrays).shape
+                )
             closed = jax.make_jaxpr(lambda *given: self._run(given, mark=True)[0])(*arrays)
         self.samples = samples
         with jax.enable_x64(True):
             return read_model(
-                lambda flat: self._pass(closed, Reader(laws, flat, self.how.gains), output, samples), self.how.at
+                lambda flat: self._pass(
+                    closed, Reader(laws, flat, self.how.gains), output, samples
+                ),
+                self.how.at,
             )
 
     def _run(self, arrays: Sequence[Any], *, mark: bool) -> list[Any]:

@@ -104,4 +104,6 @@ def _constant(value: Any) -> Spread | None:
     if jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key):
         return None
     own = np.asarray(value)
-    return Spread(own.ravel()[:1].reshape(())) if own.size and np.all(own == own.ravel()[0]) else None
+    return (
+        Spread(own.ravel()[:1].reshape(())) if own.size and np.all(own == own.ravel()[0]) else None
+    )

@@ -178,11 +178,9 @@ def added_up(read: Reader, target: Operand, index: Operand, source: Operand, p: 
             "adds rows up where its inputs say. Let the places be the same for all samples."
         )
     rows = np.asarray(index.value)
-    plain = (
-        isinstance(target, Plain) and not np.any(target.value) and rows.shape[-1] == 1 and not isinstance(source, Plain)
-        and d.inserted_window_dims == d.scatter_dims_to_operand_dims == (0,) and not d.operand_batching_dims
-    )  # fmt: skip
-    if not plain or isinstance(source, Plain) or not isinstance(target, Plain):
+    zeros = isinstance(target, Plain) and not np.any(target.value)
+    by_rows = d.inserted_window_dims == d.scatter_dims_to_operand_dims == (0,) and not d.operand_batching_dims
+    if not zeros or not by_rows or rows.shape[-1] != 1 or isinstance(source, Plain):
         raise read.refuse("adds arrays up in places in a way that is not known. Add rows to zeros.")
     size = target.value.shape[0]
     own = [a for a in range(source.ndim) if a not in d.update_window_dims]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ from scalewise.reading._fields import (
 from scalewise.reading._reader import Law, Reader
 from scalewise.reading._steps import Drawn, Places, Step
 from scalewise.reading._trees import X, Entrywise, Tree, averages, kinks, norm_in, number, peeled, slope
+
+
+@lru_cache(maxsize=256)
+def _of_tree(tree: Tree) -> Activation:
+    with suppress(ValueError):
+        return activation(Entrywise(tree), name=None)
+    return activation(Entrywise(tree), kinks=kinks(tree), name="function")
 
 
 @dataclass
@@ -190,10 +198,8 @@ class Writer:
 
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
-        with suppress(ValueError):
-            return activation(Entrywise(tree), name=None)
         try:
-            return activation(Entrywise(tree), kinks=kinks(tree), name="function")
+            return _of_tree(tree)
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
