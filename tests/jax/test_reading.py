@@ -14,6 +14,7 @@ import scalewise as sw
 import scalewise.jax._network as walk
 from scalewise.jax._drawn import drawn
 from scalewise.plan import PlanError
+from scalewise.reading._steps import Step, Traced
 
 RNG = np.random.default_rng(4)
 N = 8
@@ -294,13 +295,15 @@ def small(width: int) -> Small:
 
 def test_equinox_reads_whole_with_the_laws_of_its_layers() -> None:
     net = sw.jax.network(small, RNG.integers(0, 7, (2, 4)), width=N, apply=each, at=-1)
-    verbs = [step.verb for step in net.layers[0].steps]
+    verbs = [step.verb for step in steps_of(net)]
     assert verbs.count("attend") == verbs.count("norm") == 1
     assert net.C_W == pytest.approx((1.0, *[1 / 3] * 5), rel=1e-5)
-    assert [d.law.name for d in (s.given[0].own for s in net.layers[0].steps if s.verb == "draw")][
+    assert [d.law.name for d in (s.given[0].own for s in steps_of(net) if s.verb == "draw")][
         1:
     ] == ["uniform"] * 5
-    (note,) = net.layers[0].notes
+    (layer,) = net.layers
+    assert isinstance(layer, Traced)
+    (note,) = layer.notes
     assert note.startswith("`norm.weight`, `norm.bias` begin as one number")
 
 
@@ -324,7 +327,7 @@ def test_one_sample_and_several_are_read_alike(shape: tuple[int, ...], rest: dic
     net = sw.jax.network(
         lambda width: Pools(width, jax.random.key(0)), rows(*shape), width=N, **rest
     )
-    verbs = [step.verb for step in net.layers[0].steps]
+    verbs = [step.verb for step in steps_of(net)]
     assert verbs == ["read", "draw", "apply", "largest", "spread", "add", "draw"]
 
 
@@ -360,12 +363,12 @@ def test_gains_of_linen_are_those_of_torch(gains: bool) -> None:
 
     wanted = sw.torch.network(build, torch.tensor(x), width=N, gains=gains)
     if gains:
-        one, two = ([step.verb for step in net.layers[0].steps] for net in (found, wanted))
+        one, two = ([step.verb for step in steps_of(net)] for net in (found, wanted))
         assert sorted(one) == sorted(two)
         assert one.count("draw") == 4
     else:
         assert_same(found, wanted, x, x, 1e-5)
-    assert found.layers[0].steps[1].place == "Dense_0"
+    assert steps_of(found)[1].place == "Dense_0"
 
 
 def attending(width: int) -> dict:
@@ -418,7 +421,7 @@ def test_a_softmax_is_known_by_what_it_makes_of_numbers(name: str) -> None:
     x = rows(2, 3, 3)
     found = sw.jax.network(attending, x, width=N, apply=by_attention(SOFTMAXES[name]))
     wanted = usual()
-    assert found.layers[0].steps == wanted.layers[0].steps
+    assert steps_of(found) == steps_of(wanted)
 
 
 @pytest.mark.parametrize(

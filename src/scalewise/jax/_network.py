@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
@@ -34,8 +35,8 @@ from scalewise.reading._reader import Reader
 # The functions of entries, by the names of trees.
 _FUNCTIONS = {
     name: name
-    for name in """neg tanh erf erfc exp exp2 expm1 log log1p sqrt rsqrt cbrt abs sign sin cos square add sub mul div
-    pow and or not""".split()  # noqa: SIM905
+    for name in """neg tanh erf erfc exp exp2 expm1 log log1p sqrt rsqrt cbrt abs sign sin cos square add sub mul
+    div pow and or not""".split()  # noqa: SIM905
 } | {
     "add_any": "add", "logistic": "sigmoid", "max": "maximum", "min": "minimum", "lt": "less", "gt": "greater",
     "le": "less_equal", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
@@ -82,7 +83,7 @@ class Held:
 
 def fixed(value: Any) -> Plain | Key:
     """What neither inputs nor parameters change."""
-    if jax.dtypes.issubdtype(jax.numpy.result_type(value), jax.dtypes.prng_key):
+    if jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key):
         return Key(value)
     return Plain(np.asarray(value))
 
@@ -138,8 +139,8 @@ class Walk:
             try:
                 if random:
                     raise self.read.refuse(
-                        "draws random numbers as it computes. Call it as it is evaluated, without dropout (Equinox: "
-                        "`eqx.nn.inference_mode`)."
+                        "draws random numbers as it computes. Call it as it is evaluated, without dropout "
+                        "(Equinox: `eqx.nn.inference_mode`)."
                     )
                 own = [k.own for k in given if not isinstance(k.own, Unread | Key)]
                 return [Held(o, origin) for o in self._read(eqn, own)]
@@ -255,10 +256,9 @@ class Walk:
         """A function of entries; bounds that nothing meets are left out."""
         if name in ("maximum", "minimum") and isinstance(given[0], Plain):
             given = given[::-1]
-        last = given[-1]
-        if name in ("maximum", "minimum") and isinstance(last, Plain):
-            if np.all(last.value == (-np.inf if name == "maximum" else np.inf)):
-                return given[0]
+        far = {"maximum": -np.inf, "minimum": np.inf}.get(name)
+        if far is not None and isinstance(given[1], Plain) and np.all(given[1].value == far):
+            return given[0]
         return entrywise(self.read, name, given)
 
 
@@ -285,8 +285,7 @@ def _selected(read: Reader, given: list[Operand], p: Any) -> Operand:
     if isinstance(which, Plain):
         mask = np.asarray(which.value).astype(bool)
         if np.all(mask == mask.flat[0]):
-            chosen = cases[int(mask.flat[0])]
-            return chosen
+            return cases[int(mask.flat[0])]
         if all(not isinstance(c, Plain) or not np.any(c.value) for c in cases):
             one, two = (zeros_for(read, c) for c in cases)
             return np.where(mask, two, one)

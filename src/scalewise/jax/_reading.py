@@ -51,9 +51,9 @@ def network(
         build: A function of the width that returns a new model (an NNX module, an Equinox module or a tree of
             arrays), called at `width` and at twice as much; or a model with freshly drawn weights, whose hidden
             layers are then all taken to grow.
-        inputs: What the model is called with: an array, a tuple of arguments or a dict of named ones. The first axis
-            of every array is that of the samples, unless the model computes something else of some samples alone, or
-            takes one sample at a time; then all of it is one sample.
+        inputs: What the model is called with: an array, a tuple of arguments or a dict of named ones. The first
+            axis of every array is that of the samples, unless the model computes something else of some samples
+            alone, or takes one sample at a time; then all of it is one sample.
         width: The network's; of a model the channels of its first layer for ``None``.
         at: Of outputs that have positions the one that is kept, such as ``-1`` of a language model: observables of
             order $1/n$ and trainings are those of outputs at one site. All are kept for ``None``.
@@ -65,8 +65,9 @@ def network(
 
     Returns:
         The network of that width, whose inputs are the model's: of several arrays the numbers of a sample in a row.
-        Variances are those with which the factory draws, to $10^{-4}$ of them, where it makes each entry from random
-        bits of its own; else, and of a model, those of its entries. Learning rates are 1 for every parameter.
+        Variances are those with which the factory draws, to $10^{-5}$ of them, where it makes each entry from
+        random bits of its own; else, with a note, and of a model those of its entries. Learning rates are 1 for
+        every parameter.
 
     Raises:
         PlanError: If something the model does is not known; with the place. Or if the network with the model's
@@ -199,8 +200,8 @@ class _Called:
 
         Args:
             laws: How its parameters are drawn.
-            samples: Whether the first axis is that of the samples, if that is known. It is of a model that is read for
-                its sizes alone, which is not computed.
+            samples: Whether the first axis is that of the samples, if that is known. It is of a model that is read
+                for its sizes alone, which is not computed.
         """
         arrays = [self.leaves[k] for k in self.arrays]
         with jax.enable_x64(self.double):
@@ -240,8 +241,8 @@ class _Called:
         except Exception as error:
             raise _NotCalledError(
                 f"The model cannot be called with the `inputs` given: {type(error).__name__}: "
-                f"{str(error).partition(chr(10))[0].rstrip('.:')}. Give what it is called with: one array, a tuple of arguments, "
-                "or a dict of named ones; and with `apply` how it is called."
+                f"{str(error).partition(chr(10))[0].rstrip('.:')}. Give what it is called with: one array, a tuple "
+                "of arguments, or a dict of named ones; and with `apply` how it is called."
             ) from error
 
     def _has_samples(self, whole: np.ndarray) -> bool:
@@ -276,7 +277,8 @@ class _Called:
             raise found.own.error
         if isinstance(found.own, Plain | Key) or not rows:
             raise UnreadError(
-                "What the model returns does not depend on its inputs and parameters. Let it return what it computes."
+                "What the model returns does not depend on its inputs and parameters. Let it return what it "
+                "computes."
             )
         return Pass(read, found.own, output, in_a_row(rows, samples), walk.values)
 

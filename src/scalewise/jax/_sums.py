@@ -179,7 +179,10 @@ def added_up(read: Reader, target: Operand, index: Operand, source: Operand, p: 
         )
     rows = np.asarray(index.value)
     zeros = isinstance(target, Plain) and not np.any(target.value)
-    by_rows = d.inserted_window_dims == d.scatter_dims_to_operand_dims == (0,) and not d.operand_batching_dims
+    by_rows = (
+        d.inserted_window_dims == d.scatter_dims_to_operand_dims == (0,)
+        and not d.operand_batching_dims
+    )
     if not zeros or not by_rows or rows.shape[-1] != 1 or isinstance(source, Plain):
         raise read.refuse("adds arrays up in places in a way that is not known. Add rows to zeros.")
     size = target.value.shape[0]

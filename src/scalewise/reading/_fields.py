@@ -1,8 +1,8 @@
 """Entries: every number that a model computes has one, and whatever only moves numbers moves these instead.
 
-An array of entries has the shape of the array that it stands for. Views, slices, paddings and copies are done to it by
-the library itself; what an entry is (of which field, at which sample, position and channel) can be read off at any
-time, however the array lies.
+An array of entries has the shape of the array that it stands for. Views, slices, paddings and copies are done to it
+by the library itself; what an entry is (of which field, at which sample, position and channel) can be read off at
+any time, however the array lies.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Gains:
 
 @dataclass(frozen=True)
 class Logits:
-    """Products of queries and keys, at positions (head, position), the others being channels; a number is added to each."""
+    """Products of queries and keys: at positions (head, position), the keys being channels; a number is added to each."""
 
     queries: int
     keys: int
@@ -168,7 +168,18 @@ class Shares:
 
 
 What = (
-    Input | Weight | Linear | Placed | Numbers | Made | Function | Combined | Turned | Gains | Logits | Shares
+    Input
+    | Weight
+    | Linear
+    | Placed
+    | Numbers
+    | Made
+    | Function
+    | Combined
+    | Turned
+    | Gains
+    | Logits
+    | Shares
 )
 
 
@@ -227,10 +238,13 @@ class Fields:
 
     known: list[Known] = field(default_factory=list)
     place: str = ""
+    read: set[int] = field(default_factory=set)  # fields that something has read whole
     _end: int = 1
 
     def new(self, samples: int, positions: tuple[int, ...], channels: int, what: What) -> Known:
         """Another field."""
+        if isinstance(what, Linear | Made):
+            self.read.update((what.of,) if isinstance(what, Linear) else what.of)
         made = Known(len(self.known), self._end, samples, positions, channels, what, self.place)
         self.known.append(made)
         self._end += made.size

@@ -59,9 +59,17 @@ class ReadModel:
     def notes(self) -> tuple[str, ...]:
         """What was taken for something else, in sentences."""
         constant = list(self.seen.read.constant)
-        told = [f"`{name}`" for name in constant[:3]] + [f"{len(constant) - 3} more"] * (len(constant) > 3)
-        verb = "begins as one number, and what it learns is" if len(constant) == 1 else "begin as one number, and what they learn is"
-        first = [f"{', '.join(told)} {verb} not counted (gains=True counts it)."] if constant else []
+        told = [f"`{name}`" for name in constant[:3]] + [f"{len(constant) - 3} more"] * (
+            len(constant) > 3
+        )
+        verb = (
+            "begins as one number, and what it learns is"
+            if len(constant) == 1
+            else "begin as one number, and what they learn is"
+        )
+        first = (
+            [f"{', '.join(told)} {verb} not counted (gains=True counts it)."] if constant else []
+        )
         return (*first, *self.seen.read.notes)
 
     def parameters(self, net: Network, values: Mapping[str, np.ndarray]) -> Parameters:
@@ -120,8 +128,8 @@ def _kept(
     sizes = tuple(entries.shape[a] for a in axes)
     if len(at) != len(sizes) or any(not -n <= k < n for k, n in zip(at, sizes, strict=False)):
         raise UnreadError(
-            f"`at` must be a position of the outputs, which have {' x '.join(map(str, sizes)) or 'no'} positions; got "
-            f"{at}. Give one number for each axis, such as at={tuple(n - 1 for n in sizes)}."
+            f"`at` must be a position of the outputs, which have {' x '.join(map(str, sizes)) or 'no'} positions; "
+            f"got {at}. Give one number for each axis, such as at={tuple(n - 1 for n in sizes)}."
         )
     index: list[int | slice] = [0] * entries.ndim
     for a, k in zip(axes, at, strict=True):
@@ -154,16 +162,40 @@ def network_from(one: ReadModel, width: int, wide: ReadModel | None) -> Network:
                 "The model does something else at twice the width. Let the factory build the same model at every "
                 "width."
             )
-        if all(a.given == b.given for a, b in zip(one.steps, wide.steps, strict=True) if a.verb == "draw"):
+        if all(
+            a.given == b.given
+            for a, b in zip(one.steps, wide.steps, strict=True)
+            if a.verb == "draw"
+        ):
             raise UnreadError(
-                f"The factory builds the same model at the widths {width} and {2 * width}, so nothing tells which of "
-                "its sizes are widths. Let its layers follow the width; or give the model itself, of which all hidden "
-                "layers are taken to grow."
+                f"The factory builds the same model at the widths {width} and {2 * width}, so nothing tells which "
+                "of its sizes are widths. Let its layers follow the width; or give the model itself, of which all "
+                "hidden layers are taken to grow."
             )
         steps = scaled(one.steps, wide.steps, width, Fraction(2))
-    net = Network(Traced(steps, one.notes), input_shape=one.seen.x.shape[1:], width=width)
-    check_same(net, one)
+    notes = (*one.notes, *_few(steps))
+    net = Network(Traced(steps, notes), input_shape=one.seen.x.shape[1:], width=width)
+    if not any(
+        step.verb == "run" for step in one.steps
+    ):  # what is given has no weights of the model
+        check_same(net, one)
     return net
+
+
+def _few(steps: tuple[Step, ...]) -> list[str]:
+    """Notes on hidden layers whose channels stay few."""
+    drawn = [
+        step
+        for step in steps[:-1]
+        if step.verb == "draw" and isinstance(step.given[0].channels, int)
+    ]
+    last = max((k for k, step in enumerate(steps) if step.verb == "draw"), default=0)
+    places = {f"`{s.place}` ({s.given[0].channels})": None for s in drawn if s is not steps[last]}
+    if not places:
+        return []
+    return [
+        f"Layers whose channels are as many at every width are taken for wide: {', '.join(places)}."
+    ]
 
 
 def check_same(net: Network, one: ReadModel) -> None:

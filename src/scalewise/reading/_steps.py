@@ -58,7 +58,9 @@ class Tokens(Reading):
     def __call__(self, x: Any, xp: Any) -> Any:
         """(sample, *positions, token)."""
         found = xp.take(x.reshape(len(x), -1), np.array(self.index), axis=1)
-        if xp is np and (np.any(found != np.round(found)) or found.min() < 0 or found.max() >= self.count):
+        if xp is np and (
+            np.any(found != np.round(found)) or found.min() < 0 or found.max() >= self.count
+        ):
             raise ValueError(
                 f"`x` must be tokens, whole numbers from 0 to {self.count - 1}; they reach from {found.min():g} to "
                 f"{found.max():g}. Give what the model is called with."
@@ -185,6 +187,8 @@ def _played(build: Builder, step: Step, own: list[Field]) -> Field:
             size, power, grows, causal, turns, norm = given
             changed = {"grows": grows, "causal": causal, "turns": turns, "norm": norm}
             return build.attend((own[0], own[1], own[2]), size, power, None, **changed)
+        case "run":
+            return build.run(given, own[0])
         case "norm":
             eps, centred, joint, groups = given
             return build.norm(own[0], eps, centred=centred, joint=joint, groups=groups)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-# ("x",) is the field itself, ("c", number) a number, ("mean", tree, groups) an average over the channels of each group,
-# ("peak", tree) the largest of all channels, and (name, *trees) a function of entries that stand at the same place.
+# ("x",) is the field itself, ("c", number) a number, ("mean", tree, groups) an average over the channels of each
+# group, ("peak", tree) the largest of all channels, and (name, *trees) a function of entries at the same place.
 Tree = tuple[Any, ...]
 X: Tree = ("x",)
 
@@ -121,6 +121,11 @@ def evaluate(tree: Tree, x: Any, xp: Any = np) -> Any:
     return FUNCTIONS[tree[0]](xp, *(evaluate(own, x, xp) for own in tree[1:]))
 
 
+def functions_of(tree: Tree) -> tuple[Callable[..., Any], ...]:
+    """The functions that a tree is made of."""
+    return tuple(FUNCTIONS[name] for name, *_ in _all(tree) if name in FUNCTIONS)
+
+
 def averages(tree: Tree) -> bool:
     """Whether there is an average over channels in it, or the largest of them."""
     return tree[0] in ("mean", "peak") or any(averages(t) for t in tree[1:] if isinstance(t, tuple))
@@ -190,7 +195,15 @@ def kinks(tree: Tree) -> tuple[float, ...]:
             "relu": [0.0], "abs": [0.0], "sign": [0.0], "leaky_relu": [0.0], "elu": [0.0],
             "hardsigmoid": [-3.0, 3.0], "hardswish": [-3.0, 3.0],
         }.get(name, [])  # fmt: skip
-        if name in ("maximum", "minimum", "greater", "less", "greater_equal", "less_equal", "clamp"):
+        if name in (
+            "maximum",
+            "minimum",
+            "greater",
+            "less",
+            "greater_equal",
+            "less_equal",
+            "clamp",
+        ):
             edges = [t[1] for t in given[1:] if t[0] == "c"]
         at = _straight(given[0]) if edges else None
         if at:
@@ -254,7 +267,7 @@ def norm_in(tree: Tree) -> NormOf | None:
 
 
 def softmax_in(tree: Tree, count: int) -> float | None:
-    """The number times which a row of numbers enters the softmax that a tree makes of it; ``None`` if it makes none.
+    """The number times which a row enters the softmax that a tree makes of it; ``None`` if it makes none.
 
     Args:
         tree: The tree, of a field whose channels are the numbers of a row.
@@ -265,5 +278,7 @@ def softmax_in(tree: Tree, count: int) -> float | None:
         y = np.broadcast_to(evaluate(tree, x), x.shape)
         factor = float(np.log(y[0, 1] / y[0, 0]) / (x[0, 1] - x[0, 0]))
     factor = 1.0 if abs(factor - 1) < 1e-9 else factor
-    same = factor > 0 and np.allclose(y, special.softmax(factor * x, axis=-1), rtol=1e-6, atol=1e-12)
+    same = factor > 0 and np.allclose(
+        y, special.softmax(factor * x, axis=-1), rtol=1e-6, atol=1e-12
+    )
     return factor if same else None

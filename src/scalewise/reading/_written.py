@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -32,11 +32,24 @@ from scalewise.reading._fields import (
 )
 from scalewise.reading._reader import Law, Reader
 from scalewise.reading._steps import Drawn, Places, Step
-from scalewise.reading._trees import X, Entrywise, Tree, averages, kinks, norm_in, number, peeled, slope
+from scalewise.reading._trees import (
+    Entrywise,
+    Tree,
+    X,
+    averages,
+    functions_of,
+    kinks,
+    norm_in,
+    number,
+    peeled,
+    slope,
+)
 
 
 @lru_cache(maxsize=256)
-def _of_tree(tree: Tree) -> Activation:
+def _of_tree(tree: Tree, functions: tuple[Callable[..., Any], ...]) -> Activation:
+    """The activation of a tree of some functions, which is found once."""
+    del functions
     with suppress(ValueError):
         return activation(Entrywise(tree), name=None)
     return activation(Entrywise(tree), kinks=kinks(tree), name="function")
@@ -96,14 +109,14 @@ class Writer:
             seen.update(self._below(known))
 
     def _is_apart(self, what: Linear) -> bool:
-        """Whether biases are a layer of their own, as they, or the weights, are used without the other elsewhere."""
+        """Whether biases are a layer of their own: they, or the weights, are used without the other elsewhere."""
         if what.biases is None:
             return False
         weights, biases = what.weights.tobytes(), what.biases.tobytes()
         return len(self._biases[weights]) > 1 or len(self._users[biases]) > 1
 
     def check_weights(self, last: int) -> None:
-        """Refuse parameters that enter several random layers otherwise than as the same weights; a read-out is noted.
+        """Refuse parameters that enter several random layers otherwise than as the same weights; note a read-out.
 
         Args:
             last: The step of the outputs.
@@ -120,14 +133,16 @@ class Writer:
             own = self.steps[last]
             if own.verb == "draw" and own.given[0].name == name:
                 self.read.notes[
-                    f"`{sorted(others)[0]}` reads out, too, and is taken for independent weights there: outputs for the "
-                    "tokens that are read are larger than this."
+                    f"`{sorted(others)[0]}` reads out, too, and is taken for independent weights there: outputs "
+                    "for the tokens that are read are larger than this."
                 ] = None
             else:
-                self.read.fields.place = next(s.place for s in self.steps if s.verb == "draw" and s.given[0].name == name)
+                self.read.fields.place = next(
+                    s.place for s in self.steps if s.verb == "draw" and s.given[0].name == name
+                )
                 raise self.read.refuse(
-                    f"uses `{sorted(others)[0]}` in two ways, and what such weights make together is not known. Give "
-                    "each use weights of its own."
+                    f"uses `{sorted(others)[0]}` in two ways, and what such weights make together is not known. "
+                    "Give each use weights of its own."
                 )
 
     def _below(self, known: Known) -> tuple[int, ...]:
@@ -140,8 +155,8 @@ class Writer:
             return tuple(k for k in what.of if k >= 0)
         if isinstance(what, Turned):
             raise self.read.refuse(
-                "multiplies channels by numbers that differ, or puts them in another order, and channels of one kind "
-                "have no order. Let parameters do that."
+                "multiplies channels by numbers that differ, or puts them in another order, and channels of one "
+                "kind have no order. Let parameters do that."
             )
         if isinstance(what, Logits | Shares | Weight | Gains):
             raise self.read.refuse(
@@ -174,13 +189,19 @@ class Writer:
                 size, power, *rest = what.given
                 return self._add(known, "attend", of, size, power, False, *rest)
             return self._add(known, what.verb, of, *what.given)
-        raise self.read.refuse("uses its inputs in a way that is not known. Let a linear layer read them.")
+        raise self.read.refuse(
+            "uses its inputs in a way that is not known. Let a linear layer read them."
+        )
 
     def _function(self, known: Known, what: Function) -> int:
         of = self._made[what.of]
         if averages(what.tree):
             norm = norm_in(what.tree)
-            if norm is None or (norm.groups > 1 and known.channels % norm.groups) or known.channels == 1:
+            if (
+                norm is None
+                or (norm.groups > 1 and known.channels % norm.groups)
+                or known.channels == 1
+            ):
                 raise self.read.refuse(
                     "computes with averages over channels what is not a norm. LayerNorm and RMSNorm are known."
                 )
@@ -199,7 +220,7 @@ class Writer:
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
         try:
-            return _of_tree(tree)
+            return _of_tree(tree, functions_of(tree))
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
@@ -223,8 +244,8 @@ class Writer:
         law = self.read.laws[owner.what.name]
         if law.mean and not (constant and law.constant):
             raise self.read.refuse(
-                f"has weights `{owner.what.name}` with the mean {law.mean:.3g}; those of a random layer have the mean "
-                "0. Draw them so."
+                f"has weights `{owner.what.name}` with the mean {law.mean:.3g}; those of a random layer have the "
+                "mean 0. Draw them so."
             )
         return law
 
@@ -233,6 +254,11 @@ class Writer:
         if self._is_apart(what):
             assert what.biases is not None
             step = self._random(known, replace(what, biases=None))
+            (owner,) = read.fields.owners(what.biases)
+            assert isinstance(owner.what, Weight)
+            if read.laws[owner.what.name].constant == 0 and not read.gains:
+                read.held_constant(owner.what.name)
+                return step
             rows = np.broadcast_to(what.biases, (known.places, known.channels))
             return self._add(known, "add", (step, self._placed(known, Placed(rows))), 1.0, 1.0)
         below = read.fields.known[what.of]
@@ -241,7 +267,7 @@ class Writer:
         own = law.law
         if not own.is_normal and isinstance(below.what, Made) and below.what.verb == "read":
             read.notes[
-                f"Weights that read the inputs are {own.name} and taken for normal: {fan_in} numbers at a time add up."
+                f"Weights that read the inputs are {own.name} and taken for normal: they add up {fan_in} numbers."
             ] = None
             own = NORMAL
         C_b = lambda_b = 0.0
@@ -267,8 +293,8 @@ class Writer:
         weights = np.linalg.lstsq(root * count**0.5, numbers, rcond=None)[0].T
         self.drawn[name] = weights[:, None, :], None, 1.0
         self.read.notes[
-            f"Numbers that {f'`{known.place}`' if known.place else 'the model'} adds are taken for random ones of the "
-            "same covariance over positions."
+            f"Numbers that {f'`{known.place}`' if known.place else 'the model'} adds are taken for random ones of "
+            "the same covariance over positions."
         ] = None
         own = Hyperparameters(0.0, 1.0, 0.0, 0.0, NORMAL)
         drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
@@ -289,10 +315,14 @@ class Writer:
         step = self._add(known, "draw", (read,), drawn)
         if not law.constant:
             return step
-        return self._add(known, "apply", (step,), self._activation(("add", X, number(law.constant))))
+        return self._add(
+            known, "apply", (step,), self._activation(("add", X, number(law.constant)))
+        )
 
 
-def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction) -> tuple[Step, ...]:
+def scaled(
+    steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
+) -> tuple[Step, ...]:
     """Steps whose channels follow the width where they do in a model that is wider by a ratio."""
     found = []
     for one, two in zip(steps, wide, strict=True):
@@ -308,7 +338,9 @@ def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: F
     return tuple(found)
 
 
-def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def parameters(
+    writer: Writer, values: Mapping[str, np.ndarray], names: list[str]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Weights (channel, tap, channel below) and biases of random layers, with the numbers of the model."""
     flat = {name: np.asarray(v, dtype=float).ravel() for name, v in values.items()}
 
@@ -329,5 +361,10 @@ def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str
 def fixed(steps: tuple[Step, ...], width: int) -> tuple[Step, ...]:
     """Steps of which all channels but those of the last random layer follow the width."""
     last = max(k for k, step in enumerate(steps) if step.verb == "draw")
-    own = tuple(replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),)) if s.verb == "draw" and k != last else s for k, s in enumerate(steps))
+    own = tuple(
+        replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),))
+        if s.verb == "draw" and k != last
+        else s
+        for k, s in enumerate(steps)
+    )
     return scaled(steps, own, width, Fraction(2))

@@ -5,12 +5,13 @@ from scalewise._extras import require
 require("torch", for_="`scalewise.torch`", extra="torch")
 
 from scalewise.torch._audit import audit as audit
+from scalewise.torch._critical import critical as critical
 from scalewise.torch._curvature import curvature as curvature
 from scalewise.torch._plan import TorchPlan as TorchPlan
 from scalewise.torch._plan import load as load
 from scalewise.torch._plan import plan as plan
-from scalewise.torch._reading import network as network
 from scalewise.torch._proof import check_transfer as check_transfer
+from scalewise.torch._reading import network as network
 from scalewise.torch._tangents import tangents as tangents
 from scalewise.torch._trainers import optimizer_for as optimizer_for
 from scalewise.torch._trainers import overrides as overrides

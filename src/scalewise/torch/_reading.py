@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -11,13 +11,17 @@ from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
 from scalewise.networks import Network
+from scalewise.networks._builder import Layer
+from scalewise.networks.layers._activate import layer_of
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan._forward import Inputs
+from scalewise.plan._forward import given as called_with
 from scalewise.reading._fields import UnreadError
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import ReadModel, network_from, read_model
+from scalewise.reading._reader import Law
 from scalewise.torch._drawn import drawn, told_by_entries
-from scalewise.torch._network import traced
+from scalewise.torch._network import Given, traced
 
 ModelOrFactory = Annotated[
     nn.Module | Callable[..., Any],
@@ -33,19 +37,22 @@ def network(
     width: Count | None = None,
     at: int | Sequence[int] | None = None,
     gains: bool = False,
+    given: Mapping[str, Any] | None = None,
 ) -> Network:
     r"""Read a model into a network, by the operations of one forward pass.
 
     Args:
         build: A function of the width that returns a new model, called at `width` and at twice as much; or a model
             with freshly drawn weights, whose hidden layers are then all taken to grow.
-        inputs: What the model is called with: a tensor, a tuple of arguments or a dict of named ones. The first axis
-            of every tensor is that of the samples, unless the model computes something else of some samples alone;
-            then all of it is one sample.
+        inputs: What the model is called with: a tensor, a tuple of arguments or a dict of named ones. The first
+            axis of every tensor is that of the samples, unless the model computes something else of some samples
+            alone; then all of it is one sample.
         width: The network's; of a model the channels of its first layer for ``None``.
         at: Of outputs that have positions the one that is kept, such as ``-1`` of a language model: observables of
             order $1/n$ and trainings are those of outputs at one site. All are kept for ``None``.
         gains: Whether parameters that begin as one number (gains and biases of norms) count for what they learn.
+        given: Layers of ours for modules that are not understood: name of the module to a layer or several, which
+            take what it is first called with. Their numbers are not the model's, and nothing checks them.
 
     Returns:
         The network of that width, whose inputs are the model's: of several tensors the numbers of a sample in a
@@ -65,41 +72,71 @@ def network(
         >>> net.depth, net.C_W
         (2, (0.3333333333333333, 0.3333333333333333))
     """
-    made = given(inputs)
+    made = called_with(inputs)
     if made is None:
-        raise PlanError("`inputs` must be what the model is called with, such as a tensor of a few samples.")
+        raise PlanError(
+            "`inputs` must be what the model is called with, such as a tensor of a few samples."
+        )
     try:
+        layers = {name: _layers(own) for name, own in (given or {}).items()}
         place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
-        return _network(build, made, width, place, gains)
+        return _network(build, made, width, place, gains, layers)
     except (UnreadError, MixedSamplesError) as error:
         raise PlanError(str(error)) from error
 
 
 def _network(
-    build: Any, made: Inputs, width: int | None, at: tuple[int, ...] | None, gains: bool
+    build: Any,
+    made: Inputs,
+    width: int | None,
+    at: tuple[int, ...] | None,
+    gains: bool,
+    layers: Mapping[str, tuple[Layer, ...]],
 ) -> Network:
     if isinstance(build, nn.Module):
-        one = _read(build, told_by_entries(build), made, at, gains)
+        one = read_module(build, told_by_entries(build), made, at, gains, Given(layers, width or 1))
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
         return network_from(one, first if width is None else width, None)
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
-    one, wide = (_read(*drawn(lambda n=n: build(n)), made, at, gains) for n in (width, 2 * width))
+    one, wide = (
+        read_module(*drawn(lambda n=n: build(n)), made, at, gains, Given(layers, n))
+        for n in (width, 2 * width)
+    )
     return network_from(one, width, wide)
 
 
-def _read(
-    model: nn.Module, laws: Any, inputs: Inputs, at: tuple[int, ...] | None, gains: bool
+def _layers(own: Any) -> tuple[Layer, ...]:
+    """One layer or several, or activations."""
+    several = own if isinstance(own, Sequence) and not isinstance(own, str) else (own,)
+    return tuple(layer_of(layer) for layer in several)
+
+
+def read_module(
+    model: nn.Module,
+    laws: Mapping[str, Law],
+    inputs: Inputs,
+    at: tuple[int, ...] | None,
+    gains: bool,
+    given: Given,
 ) -> ReadModel:
+    """A module as steps, whose parameters are drawn by these laws; see `network` for the others."""
+    lost = given.layers.keys() - {name for name, _ in model.named_modules()}
+    if lost:
+        raise UnreadError(
+            f"`given` must be by the names of modules; the model has no {sorted(lost)}."
+        )
     samples = _has_samples(model, inputs)
     return read_model(
-        lambda flat: traced(model, laws, inputs, flat=flat, gains=gains, samples=samples), at
+        lambda flat: traced(model, laws, inputs, given, flat=flat, gains=gains, samples=samples), at
     )
 
 
 def _has_samples(model: nn.Module, inputs: Inputs) -> bool:
     """Whether the first axis is that of the samples: whether some of them alone give the same."""
-    tensors = [t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)]
+    tensors = [
+        t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)
+    ]
     counts = {len(t) if t.ndim else 0 for t in tensors}
     if len(counts) != 1:
         return False
@@ -110,12 +147,18 @@ def _has_samples(model: nn.Module, inputs: Inputs) -> bool:
 
     def first(args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():
-            return next(t for t in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(t, Tensor))
+            return next(
+                t for t in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(t, Tensor)
+            )
 
     whole = first(inputs.args, inputs.kwargs)
-    some = pytree.tree_map(lambda v: v[:1] if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs)))
+    some = pytree.tree_map(
+        lambda v: v[:1] if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs))
+    )
     try:
         alone = first(*some)
     except Exception:
         return False
-    return alone.shape[1:] == whole.shape[1:] and torch.allclose(alone, whole[:1], rtol=1e-3, atol=1e-5)
+    return alone.shape[1:] == whole.shape[1:] and torch.allclose(
+        alone, whole[:1], rtol=1e-3, atol=1e-5
+    )
