@@ -31,6 +31,12 @@ def numbers(net: sw.Network, x: np.ndarray) -> dict[str, np.ndarray]:
     return {name: found[name].values[-1] for name in ("kernel", "ntk")}
 
 
+def steps_of(net: sw.Network) -> tuple[Step, ...]:
+    (layer,) = net.layers
+    assert isinstance(layer, Traced)
+    return layer.steps
+
+
 def assert_same(
     one: sw.Network, two: sw.Network, x: np.ndarray, y: np.ndarray, rtol: float
 ) -> None:
@@ -399,6 +405,82 @@ def by_attention(share):
 def by_mean(logits: jax.Array) -> jax.Array:
     powers = jnp.exp(logits - logits.mean(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
+
+
+def kernels(width: int) -> dict:
+    keys = jax.random.split(jax.random.key(0), 3)
+    shapes = {"in": (3, width), "taps": (3, width, width), "head": (width, 1)}
+    return {
+        name: jax.random.normal(k, s) / 3 for (name, s), k in zip(shapes.items(), keys, strict=True)
+    }
+
+
+def through(call):
+    """A function of (sample, position, channel) between two layers that read each position alone."""
+    return lambda p, x: jnp.tanh(call(x @ p["in"], p["taps"])).mean(1) @ p["head"]
+
+
+def convolved(**rest):
+    def call(h: jax.Array, taps: jax.Array) -> jax.Array:
+        wanted = {
+            "window_strides": (1,),
+            "padding": "SAME",
+            "dimension_numbers": ("NWC", "WIO", "NWC"),
+            **rest,
+        }
+        return jax.lax.conv_general_dilated(jax.nn.relu(h), taps, **wanted)
+
+    return call
+
+
+def neighbours(h: jax.Array, _: jax.Array) -> jax.Array:
+    """Sums over the neighbours of a graph of four nodes."""
+    ends, starts = np.array([1, 1, 2, 0, 3]), np.array([0, 2, 1, 3, 0])
+    return jax.vmap(lambda own: jax.ops.segment_sum(own[starts], ends, num_segments=4))(h)
+
+
+def looped(h: jax.Array, taps: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 2, lambda k, own: own + jnp.tanh(own @ taps[0]) / 2, h)
+
+
+OPERATIONS = {
+    "a transposed convolution": lambda h, w: jax.lax.conv_transpose(h, w, (2,), "SAME"),
+    "a strided convolution": convolved(window_strides=(2,), padding=((1, 0),)),
+    "a dilated convolution": convolved(rhs_dilation=(2,)),
+    "a graph": neighbours,
+    "sums so far": lambda h, _: jnp.cumsum(h, axis=1),
+    "places in another order": lambda h, _: jnp.concatenate(
+        [h, jnp.roll(h, 1, 1)[:, ::-1]], axis=1
+    ),
+    "places that are picked": lambda h, _: h[:, np.array([0, 2, 2])],
+    "places that are written": lambda h, _: (
+        jnp.zeros((len(h), 5, h.shape[2])).at[:, 1:3].set(h[:, 1:3]) + 0
+    ),
+    "a largest place": lambda h, _: h - h.max(1, keepdims=True),
+    "a mask": lambda h, _: jnp.where(np.array([1, 0, 1, 1], bool)[:, None], jax.nn.relu(h), 0),
+    "a resized image": lambda h, _: jax.image.resize(h, (len(h), 7, h.shape[2]), "linear"),
+    "a loop": looped,
+    "what is computed again": lambda h, w: jax.checkpoint(lambda own: jnp.sin(own) @ w[1])(h),
+    "a branch": lambda h, _: jax.lax.cond(True, jnp.tanh, jnp.sin, h),
+    "piecewise functions": lambda h, _: (
+        jax.nn.softplus(jax.nn.elu(h)) + jax.nn.leaky_relu(h) + jnp.clip(h, -1, 1)
+    ),
+    "squares": lambda h, w: h**3 / (1 + h**2) + jax.nn.squareplus(h),
+    "groups": lambda h, w: group_normed(h),
+}
+
+
+def group_normed(h: jax.Array) -> jax.Array:
+    own = h.reshape(*h.shape[:2], 2, -1)
+    centred = own - own.mean(-1, keepdims=True)
+    return (centred / jnp.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)).reshape(h.shape)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_compute_what_the_model_does(name: str) -> None:
+    # that the network with the weights of the model returns the same is checked whenever one is read
+    net = sw.jax.network(kernels, rows(2, 4, 3), width=4, apply=through(OPERATIONS[name]))
+    assert net.depth >= 2
 
 
 SOFTMAXES = {

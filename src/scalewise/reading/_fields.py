@@ -149,7 +149,7 @@ class Gains:
 
 @dataclass(frozen=True)
 class Logits:
-    """Products of queries and keys: at positions (head, position), the keys being channels; a number is added to each."""
+    """Products of queries and keys: positions (head, position), the keys being channels; numbers are added."""
 
     queries: int
     keys: int
