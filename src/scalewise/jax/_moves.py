@@ -110,6 +110,24 @@ def scattered(own: Entries, index: Any, updates: Entries, p: Params) -> Entries:
     return np.asarray(jax.lax.scatter_p.bind(*given, **p))
 
 
+def destinations(shape: Sequence[int], index: Any, updates: Sequence[int], p: Params) -> np.ndarray:
+    """Which entry of an array, counted in a row, each of its updates goes to; -1 beyond its ends."""
+    d = p["dimension_numbers"]
+    numbers = jax.lax.GatherDimensionNumbers(
+        offset_dims=d.update_window_dims,
+        collapsed_slice_dims=d.inserted_window_dims,
+        start_index_map=d.scatter_dims_to_operand_dims,
+        operand_batching_dims=d.operand_batching_dims,
+        start_indices_batching_dims=d.scatter_indices_batching_dims,
+    )
+    single = (*d.inserted_window_dims, *d.operand_batching_dims)
+    window = iter(updates[a] for a in d.update_window_dims)
+    sizes = tuple(1 if a in single else next(window) for a in range(len(shape)))
+    places = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    mode = jax.lax.GatherScatterMode.FILL_OR_DROP
+    return np.asarray(jax.lax.gather(places, index, numbers, sizes, mode=mode, fill_value=-1))
+
+
 def looked_up(read: Reader, table: Entries, index: Entries, p: Params) -> Entries:
     """Rows of a table by tokens."""
     d, sizes = p["dimension_numbers"], p["slice_sizes"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from scalewise.jax._moves import Params, padded
+from scalewise.jax._moves import Params, destinations, padded
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import Entries
 from scalewise.reading._products import contracted, convolved, is_weight, pooled, reduced
@@ -171,24 +170,27 @@ def running(read: Reader, x: Entries, axis: int, reverse: bool) -> Operand:
 
 
 def added_up(read: Reader, target: Operand, index: Operand, source: Operand, p: Params) -> Operand:
-    """Rows added up where a fixed index says, as `scatter-add` does it to zeros."""
-    d: Any = p["dimension_numbers"]
+    """Arrays added up where a fixed index says, as `scatter-add` does it to zeros."""
     if not isinstance(index, Plain):
         raise read.refuse(
-            "adds rows up where its inputs say. Let the places be the same for all samples."
+            "adds up where its inputs say. Let the places be the same for all samples."
         )
-    rows = np.asarray(index.value)
-    zeros = isinstance(target, Plain) and not np.any(target.value)
-    by_rows = (
-        d.inserted_window_dims == d.scatter_dims_to_operand_dims == (0,)
-        and not d.operand_batching_dims
-    )
-    if not zeros or not by_rows or rows.shape[-1] != 1 or isinstance(source, Plain):
-        raise read.refuse("adds arrays up in places in a way that is not known. Add rows to zeros.")
-    size = target.value.shape[0]
-    own = [a for a in range(source.ndim) if a not in d.update_window_dims]
-    moved = source.transpose([*d.update_window_dims, *own])
-    rest = moved.shape[: len(d.update_window_dims)]
-    numbers = (rows.reshape(-1)[:, None] == np.arange(size)).astype(float)
-    found = contracted(read, moved.reshape(*rest, -1), Plain(numbers))
-    return np.moveaxis(np.asarray(found), -1, 0)
+    if not isinstance(target, Plain) or np.any(target.value) or isinstance(source, Plain):
+        raise read.refuse("adds to an array in some places alone. Let it begin with zeros.")
+    shape = target.value.shape
+    where = destinations(shape, np.asarray(index.value), source.shape, p).ravel()
+    there = (where >= 0) & (source.ravel() > 0)
+    own, where = source.ravel()[there], where[there]
+    order = np.argsort(where, kind="stable")
+    counts = np.bincount(where, minlength=math.prod(shape))
+    if not counts.all():
+        raise read.refuse(
+            "adds up nothing in some places. Let each of them have something, such as itself."
+        )
+    # (place, term), with zeros where another place has more terms
+    terms = np.zeros((len(counts), counts.max()), dtype=int)
+    terms[where[order], np.arange(len(own)) - np.repeat(np.cumsum(counts) - counts, counts)] = own[
+        order
+    ]
+    found = contracted(read, terms.reshape(*shape, 1, -1), Plain(np.ones((terms.shape[-1], 1))))
+    return np.asarray(found)[..., 0, 0]

@@ -98,17 +98,22 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
         raise read.refuse(
             "changes the weights of an attention behind its softmax. Leave them as they are."
         )
-    if not entries.all():
+    numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
+    varied = [k for k, n in enumerate(numbers) if n is None and k != at]
+    zeros = not entries.all()
+    if zeros and (
+        varied
+        or evaluate((name, *(number(0.0) if n is None else number(n) for n in numbers)), 0.0) != 0
+    ):
         raise read.refuse(
             "computes with a field and zeros beside it. Pad behind an activation, or before a linear layer."
         )
-    numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
-    varied = [k for k, n in enumerate(numbers) if n is None and k != at]
     if varied:
         return _with_numbers(read, name, given, at, known, entries)
     tree = (name, *(X if n is None else number(n) for n in numbers))
     made = applied(read, known, name, tree, numbers, at)
-    return entries - known.start + made.start
+    moved = entries - known.start + made.start
+    return np.where(entries > 0, moved, 0) if zeros else moved
 
 
 def applied(read, known, name, tree, numbers, at) -> Known:

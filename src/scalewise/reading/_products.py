@@ -385,7 +385,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
     d = read.fields.decoded(x)
 
     def changes(own: np.ndarray) -> list[int]:
-        return [a for a in axes if np.any(own != own.take([0], axis=a))]
+        return [a for a in axes if np.any((own != own.max(axis=a, keepdims=True)) & (x > 0))]
 
     over_channels = changes(d.channel)
     if changes(d.sample):
