@@ -11,4 +11,5 @@ from scalewise.jax._plan import load as load
 from scalewise.jax._plan import plan as plan
 from scalewise.jax._proof import check_transfer as check_transfer
 from scalewise.jax._proof import tune as tune
+from scalewise.jax._reading import network as network
 from scalewise.jax._tangents import tangents as tangents

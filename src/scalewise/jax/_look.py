@@ -55,22 +55,31 @@ class Call:
         """A function of the inputs alone that marks every tensor of the model."""
 
         def run(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            model = marked(self.init_fn(**sizes), self.layout)
-            if is_nnx_module(model):
-                model.eval()
-            if self.apply is not None:
-                out = self.apply(model, *args, **kwargs, **_asked(self.apply, sizes))
-            elif callable(model):
-                out = model(*args, **kwargs, **_keys(model))
-            else:
-                raise TypeError(f"{type(model).__name__} is not a function")
-            found = held_in(jax.tree.leaves(out), lambda x: isinstance(x, jax.Array))
-            arrays = [x for x in found if jnp.issubdtype(x.dtype, jnp.inexact)]
-            if not arrays:
-                raise PlanError(nothing_returned(out))
-            return arrays
+            return self.outputs(marked(self.init_fn(**sizes), self.layout), args, kwargs, sizes)
 
         return run
+
+    def outputs(
+        self,
+        model: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        sizes: Mapping[str, object],
+    ) -> list[Any]:
+        """The arrays that a model returns, as it is evaluated."""
+        if is_nnx_module(model):
+            model.eval()
+        if self.apply is not None:
+            out = self.apply(model, *args, **kwargs, **_asked(self.apply, sizes))
+        elif callable(model):
+            out = model(*args, **kwargs, **_keys(model))
+        else:
+            raise TypeError(f"{type(model).__name__} is not a function")
+        found = held_in(jax.tree.leaves(out), lambda x: isinstance(x, jax.Array))
+        arrays = [x for x in found if jnp.issubdtype(x.dtype, jnp.inexact)]
+        if not arrays:
+            raise PlanError(nothing_returned(out))
+        return arrays
 
 
 def marked(tree: Any, layout: str) -> Any:

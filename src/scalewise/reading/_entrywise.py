@@ -11,6 +11,7 @@ import numpy as np
 from scalewise.reading._fields import (
     Combined,
     Entries,
+    Gains,
     Input,
     Known,
     Linear,
@@ -23,7 +24,7 @@ from scalewise.reading._fields import (
     Weight,
 )
 from scalewise.reading._reader import Reader
-from scalewise.reading._trees import X, evaluate, number
+from scalewise.reading._trees import Tree, X, evaluate, number
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,12 @@ def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
         return given[1]
     if len(fields) == 1:
         return _alone(read, name, given, fields[0], shape)
-    if len(fields) > 2 or len(given) > 2:
-        raise read.refuse(f"computes {name!r} of several fields. Write it with sums and products.")
-    return _both(read, name, given[0], given[1])
+    if len(given) > 2:
+        return _several(read, name, given, fields)
+    one, two = given
+    assert not isinstance(one, Plain)
+    assert not isinstance(two, Plain)
+    return _both(read, name, one, two)
 
 
 def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
@@ -84,7 +88,7 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
     """A function of one field and of numbers."""
     owners = read.fields.owners(given[at])
     known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
-    if isinstance(known.what, Logits):
+    if isinstance(known.what, Logits) and name in ("add", "sub", "mul", "div", "where"):
         return _of_logits(read, name, given, at, known, entries)
     if isinstance(known.what, Shares):
         if name == "mul" or name == "div":
@@ -94,17 +98,22 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
         raise read.refuse(
             "changes the weights of an attention behind its softmax. Leave them as they are."
         )
-    if not entries.all():
+    numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
+    varied = [k for k, n in enumerate(numbers) if n is None and k != at]
+    zeros = not entries.all()
+    if zeros and (
+        varied
+        or evaluate((name, *(number(0.0) if n is None else number(n) for n in numbers)), 0.0) != 0
+    ):
         raise read.refuse(
             "computes with a field and zeros beside it. Pad behind an activation, or before a linear layer."
         )
-    numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
-    varied = [k for k, n in enumerate(numbers) if n is None and k != at]
     if varied:
         return _with_numbers(read, name, given, at, known, entries)
     tree = (name, *(X if n is None else number(n) for n in numbers))
     made = applied(read, known, name, tree, numbers, at)
-    return entries - known.start + made.start
+    moved = entries - known.start + made.start
+    return np.where(entries > 0, moved, 0) if zeros else moved
 
 
 def applied(read, known, name, tree, numbers, at) -> Known:
@@ -153,7 +162,7 @@ def _of_logits(
     ):
         factor = number if name == "mul" else 1 / number
         added = None if what.added is None else factor * what.added
-        made = read.new(known, replace(what, scale=factor * what.scale, added=added))
+        made = _logits(read, known, replace(what, scale=factor * what.scale, added=added))
         return entries - known.start + made.start
     else:
         raise read.refuse(
@@ -161,15 +170,28 @@ def _of_logits(
             "them, or take their softmax."
         )
     d = read.fields.decoded(entries)
-    added = np.zeros((known.samples, known.places))
-    added[d.sample, d.position] = shift
+    added = np.zeros((known.samples, known.places, known.channels))
+    added[d.sample, d.position, d.channel] = shift
     if np.any(added != added[:1]):
         raise read.refuse(
             "masks other positions of other samples. Give samples of the same length."
         )
     total = added[0] if what.added is None else added[0] + what.added
-    made = read.new(known, replace(what, added=total))
+    made = _logits(read, known, replace(what, added=total))
     return entries - known.start + made.start
+
+
+def _logits(read: Reader, like: Known, what: Logits) -> Known:
+    """Logits as a field, which is the same if they are computed twice."""
+    none = np.zeros(())
+    for known in read.fields.known:
+        own = known.what
+        if not isinstance(own, Logits) or replace(own, added=None) != replace(what, added=None):
+            continue
+        one, two = (none if k.added is None else k.added for k in (own, what))
+        if np.array_equal(one, two):
+            return known
+    return read.new(like, what)
 
 
 def _with_numbers(
@@ -251,6 +273,8 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     fields = [read.settled_once(own) for own in (one, two)]
     lead = _lead(read, fields)
     known, entries = fields[lead]
+    if name == "mul" and known.channels == 1 and _counts(read, fields[1 - lead][0]):
+        return _as_gains(read, known, entries, *fields[1 - lead])
     adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
     other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
     if not isinstance(other, Known):
@@ -261,6 +285,55 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     return entries - known.start + made.start
 
 
+def _counts(read: Reader, of: Known) -> bool:
+    """Whether a field is a parameter that counts as one."""
+    return isinstance(read.source(of).what, Weight) and _number(read, of) is None
+
+
+def _as_gains(read: Reader, known: Known, entries: Entries, by: Known, its: Entries) -> Entries:
+    """Numbers of positions times a parameter of channels, before there is what both multiply."""
+    shape = np.broadcast_shapes(entries.shape, its.shape)
+    entries, its = np.broadcast_to(entries, shape), np.broadcast_to(its, shape)
+    own, channel = np.unique(its, return_inverse=True)
+    d, channel = read.fields.decoded(entries), channel.reshape(shape)
+    grid = np.zeros((1, known.places, len(own)), dtype=int)
+    grid[0, d.position, channel] = its
+    gains = read.placed(by, grid, known.positions)
+    made = read.fields.new(
+        known.samples, known.positions, len(own), Gains(known.number, gains.number)
+    )
+    return made.start + (d.sample * made.places + d.position) * made.channels + channel
+
+
+def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand:
+    """A function of several functions of one field, and of numbers."""
+    own = {k: read.settled_once(given[k]) for k in fields}
+    lead = fields[_lead(read, list(own.values()))]
+    known, entries = own[lead]
+    trees: list[Tree] = []
+    roots = set()
+    for k, operand in enumerate(given):
+        if isinstance(operand, Plain):
+            value = _uniform(operand.value)
+            other: Known | float | None = value
+        else:
+            other = known if k == lead else _aligned(read, known, entries, *own[k], bias=False)
+        if other is None:
+            raise read.refuse(
+                f"computes {name!r} of fields and of numbers that differ from place to place."
+            )
+        if isinstance(other, Known):
+            root, tree = read.tree(other)
+            roots.add(root)
+            trees.append(tree)
+        else:
+            trees.append(number(other))
+    if len(roots) != 1:
+        raise read.refuse(f"computes {name!r} of several fields. Write it with sums and products.")
+    made = read.function_of(known, roots.pop(), (name, *trees))
+    return entries - known.start + made.start
+
+
 def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
     def rank(own: tuple[Known, Entries]) -> tuple[bool, bool, int]:
         known, entries = own
@@ -268,28 +341,33 @@ def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
         whole = entries.size == known.size and np.unique(entries).size == known.size
         return not raw, whole, known.channels
 
-    return max((0, 1), key=lambda k: rank(fields[k]))
+    return max(range(len(fields)), key=lambda k: rank(fields[k]))
 
 
 def _aligned(
     read: Reader, known: Known, entries: Entries, other: Known, its: Entries, *, bias: bool
 ) -> Known | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
-    if entries.size != known.size or np.unique(entries).size != known.size:
+    source = read.source(other)
+    whole = entries.size == known.size and np.unique(entries).size == known.size
+    if (
+        isinstance(source.what, Weight)
+        and not whole
+        and (value := _number(read, other)) is not None
+    ):
+        return value
+    if not whole:
         raise read.refuse(
             "combines fields of which neither has all places. Let one of them have all."
         )
     order = np.argsort(entries, axis=None)
     grid = np.broadcast_to(its, entries.shape).ravel()[order]
     grid = grid.reshape(known.samples, known.places, known.channels)
-    source = read.source(other)
     if isinstance(source.what, Weight):
         law = read.laws[source.what.name]
         bias = bias and law.constant == 0 and bool(np.all(grid == grid[:1, :1]))
-        if law.constant is not None and not bias and not read.gains:
-            _, tree = read.tree(other)
-            read.held_constant(source.what.name)
-            return float(np.asarray(evaluate(tree, np.array(law.constant))))
+        if not bias and (value := _number(read, other)) is not None:
+            return value
         return read.placed(other, grid[:1], known.positions)
     if isinstance(source.what, Input) and not isinstance(read.source(known).what, Input):
         raise read.refuse(
@@ -314,12 +392,29 @@ def _aligned(
     return read.chosen(other, rows, known.positions)
 
 
+def _number(read: Reader, of: Known) -> float | None:
+    """The number that a function of a parameter is when training begins; ``None`` if it is drawn, or counts."""
+    root, tree = read.tree(of)
+    what = read.fields.known[root].what
+    assert isinstance(what, Weight)
+    law = read.laws[what.name]
+    if law.constant is None or read.gains:
+        return None
+    read.held_constant(what.name)
+    return float(np.asarray(evaluate(tree, np.array(law.constant))))
+
+
 def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
     """A function of two fields of one shape."""
     if name == "add" and Turned in (type(a.what), type(b.what)):
         own, other = read.turned(a), read.turned(b)
         if own is not None and other is not None and own.of == other.of:
             return read.new(like, Turned(own.of, own.terms + other.terms))
+    if name == "mul" and Gains in (type(a.what), type(b.what)):
+        own, other = (a, b) if isinstance(a.what, Gains) else (b, a)
+        assert isinstance(own.what, Gains)
+        first, then = read.fields.known[own.what.of], read.fields.known[own.what.by]
+        return _combined(read, "mul", _combined(read, "mul", other, first, like), then, like)
     roots = read.root(a), read.root(b)
     if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
         a, b = b, a

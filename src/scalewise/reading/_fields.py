@@ -140,8 +140,16 @@ class Turned:
 
 
 @dataclass(frozen=True)
+class Gains:
+    """Numbers of positions times numbers of channels, which multiply a field one after the other."""
+
+    of: int
+    by: int
+
+
+@dataclass(frozen=True)
 class Logits:
-    """Products of queries and keys, at (head, position, other); a number is added to each."""
+    """Products of queries and keys: positions (head, position), the keys being channels; numbers are added."""
 
     queries: int
     keys: int
@@ -154,7 +162,7 @@ class Logits:
 
 @dataclass(frozen=True)
 class Shares:
-    """Weights of positions that are made of logits: softmax, over the others."""
+    """Weights of positions that are made of logits: softmax, over the others, which are its channels."""
 
     logits: Logits
 
@@ -169,6 +177,7 @@ What = (
     | Function
     | Combined
     | Turned
+    | Gains
     | Logits
     | Shares
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import kept, sample_of_rows
 from scalewise.reading._moves import laid_out, numbered, window_of, windows_seen
 from scalewise.reading._reader import Reader
-from scalewise.reading._trees import norm_in, number, slope
+from scalewise.reading._trees import evaluate, norm_in, number, slope, softmax_in
 
 
 def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
@@ -49,7 +50,7 @@ def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
     if not one.any() or not two.any():
         lead = np.broadcast_shapes(one.shape[:-2], two.shape[:-2])
         return np.zeros((*lead, one.shape[-2], two.shape[-1]), dtype=int)
-    kinds = [_is_weight(read, own) for own in (one, two)]
+    kinds = [is_weight(read, own) for own in (one, two)]
     if all(kinds):
         raise read.refuse("multiplies two parameters with each other. Let a field come in between.")
     if kinds[0]:
@@ -60,7 +61,8 @@ def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
     return _fields(read, one, two)
 
 
-def _is_weight(read: Reader, own: Entries) -> bool:
+def is_weight(read: Reader, own: Entries) -> bool:
+    """Whether entries are those of a parameter, or of a function of one."""
     owners = read.fields.owners(own)
     return len(owners) == 1 and isinstance(read.source(owners[0]).what, Weight)
 
@@ -383,7 +385,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
     d = read.fields.decoded(x)
 
     def changes(own: np.ndarray) -> list[int]:
-        return [a for a in axes if np.any(own != own.take([0], axis=a))]
+        return [a for a in axes if np.any((own != own.max(axis=a, keepdims=True)) & (x > 0))]
 
     over_channels = changes(d.channel)
     if changes(d.sample):
@@ -400,7 +402,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
             found = mixed(read, rows, np.full((count, 1), weight))[..., 0, 0]
         x = np.expand_dims(found, tuple(over_places))
     if over_channels:
-        if how == "max":
+        if how == "max" and not isinstance(read.source(_one_field(read, x)[0]).what, Logits):
             raise read.refuse(
                 "takes the largest of its channels, which has no limit. Take their mean."
             )
@@ -410,7 +412,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
 
 
 def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entries:
-    """Means over all channels, one number for each sample and position."""
+    """Means over all channels, sums or largest numbers, one for each sample and position."""
     known, x = _one_field(read, x)
     d = read.fields.decoded(x)
     count = math.prod(x.shape[a] for a in axes)
@@ -423,9 +425,9 @@ def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entri
         )
     groups = known.channels // count
     of, tree = read.tree(known)
-    own = ("mean", tree, groups)
+    own = ("peak", tree) if how == "max" else ("mean", tree, groups)
     if how == "sum":
-        own = ("mul", own, number(count))
+        own = ("mul", own, number(float(count)))
     made = read.fields.new(known.samples, known.positions, groups, Function(of, own))
     s = d.sample.max(axis=tuple(axes), keepdims=True)
     s = s if made.samples > 1 else np.zeros_like(s)
@@ -459,14 +461,15 @@ def pooled(
     pads: Sequence[tuple[int, int]],
     how: str,
 ) -> Entries:
-    """Means or largest numbers of windows, of entries (sample, channel, *positions)."""
+    """Means, sums or largest numbers of windows, of entries (sample, channel, *positions)."""
     axes = len(taps)
     known, x = read.settled(x)
-    if how == "mean":
+    if how != "max":
         seen = windows_seen(x, taps, stride, (1,) * axes, pads)
         rows = np.moveaxis(seen, 1 + axes, 1)
         rows = rows.reshape(*rows.shape[: 2 + axes], 1, -1)
-        return mixed(read, rows, np.full((rows.shape[-1], 1), 1 / rows.shape[-1]))[..., 0, 0]
+        weight = 1 / rows.shape[-1] if how == "mean" else 1.0
+        return mixed(read, rows, np.full((rows.shape[-1], 1), weight))[..., 0, 0]
     if not _is_clean(known, x):
         raise (
             NotSeparableError
@@ -491,12 +494,14 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     if isinstance(index, Plain):
         return w[index.value.astype(int)]
     weights, factor = _weights(read, w)
-    (known,) = read.fields.owners(index)
-    what = known.what
-    if not (isinstance(what, Input) and what.tokens) or index.min() <= 0:
+    owners = read.fields.owners(index)
+    if len(owners) != 1 or not _are_tokens(read, owners[0], len(w)) or index.min() <= 0:
         raise read.refuse(
             "looks up what is not a token of its inputs. Let tokens be integers that the model is given."
         )
+    known = read.source(owners[0])
+    what = known.what
+    assert isinstance(what, Input)
     d = read.fields.decoded(index)
     sample = d.sample if known.samples > 1 else np.zeros_like(d.sample)
     positions, place = laid_out(sample, d.channel, read.flat)
@@ -520,6 +525,14 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     return _rows_out(out, sample, place)
 
 
+def _are_tokens(read: Reader, known: Known, count: int) -> bool:
+    """Whether a field is tokens of the inputs, also where those below 0 would be counted from the end."""
+    root, tree = read.tree(known)
+    what = read.fields.known[root].what
+    own = np.arange(float(count))
+    return isinstance(what, Input) and what.tokens and np.array_equal(evaluate(tree, own), own)
+
+
 def normed(
     read: Reader, x: Entries, channels_last: bool, eps: float, groups: int | None
 ) -> Entries:
@@ -538,14 +551,35 @@ def normed(
 
 def _fields(read: Reader, one: Entries, two: Entries) -> Operand:
     """Products of two fields: logits of an attention, or what it makes of its values."""
-    owners = read.fields.owners(one)
-    if len(owners) == 1 and isinstance(owners[0].what, Shares):
-        return _attended(read, owners[0], one, two)
-    owners = read.fields.owners(two)
-    if len(owners) == 1 and isinstance(owners[0].what, Shares):
-        found = _attended(read, owners[0], np.swapaxes(two, -1, -2), np.swapaxes(one, -1, -2))
-        return np.swapaxes(found, -1, -2)
+    if (found := _shares(read, one)) is not None:
+        return _attended(read, *found, two)
+    if (found := _shares(read, two)) is not None:
+        known, p = found
+        own = _attended(read, known, np.swapaxes(p, -1, -2), np.swapaxes(one, -1, -2))
+        return np.swapaxes(own, -1, -2)
     return _logits(read, one, np.swapaxes(two, -1, -2))
+
+
+def _shares(read: Reader, own: Entries) -> tuple[Known, Entries] | None:
+    """Entries as weights of positions: what a function makes of logits tells whether it is their softmax."""
+    owners = read.fields.owners(own)
+    if len(owners) != 1:
+        return None
+    (known,) = owners
+    if isinstance(known.what, Shares):
+        return known, own
+    logits = read.source(known).what
+    if not isinstance(logits, Logits):
+        return None
+    _, tree = read.tree(known)
+    factor = None if known.channels == 1 else softmax_in(tree, known.channels)
+    if factor is None:
+        raise read.refuse(
+            "weighs positions by something other than the softmax of logits. Take their softmax."
+        )
+    added = None if logits.added is None else factor * logits.added
+    made = read.new(known, Shares(replace(logits, scale=factor * logits.scale, added=added)))
+    return made, own - known.start + made.start
 
 
 def _asked(read: Reader, x: Entries) -> tuple[Known, Entries, float, Norm | None]:
@@ -622,7 +656,7 @@ def _logits(read: Reader, q: Entries, k: Entries) -> Entries:
     heads = queries.channels // size
     both = None if turns[0] is None or turns[1] is None else (turns[0], turns[1])
     what = Logits(queries.number, keys.number, size, f * g, turns=both, norm=norm)
-    made = read.fields.new(queries.samples, (heads, queries.places, keys.places), 1, what)
+    made = read.fields.new(queries.samples, (heads, queries.places), keys.places, what)
     index = (a.sample[..., 0] * heads + head) * queries.places + a.position[..., 0]
     return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
 
@@ -633,8 +667,7 @@ def softmax(read: Reader, x: Entries, axis: int) -> Entries:
     if known is None or not isinstance(known.what, Logits):
         raise read.refuse("takes a softmax of something other than the logits of an attention.")
     d = read.fields.decoded(x)
-    row = d.position // known.positions[-1]
-    if x.shape[axis] != known.positions[-1] or np.any(row != row.take([0], axis=axis)):
+    if x.shape[axis] != known.channels or np.any(d.position != d.position.take([0], axis=axis)):
         raise read.refuse(
             "takes a softmax over something other than all positions that are looked at."
         )
@@ -649,21 +682,21 @@ def _attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
     logits = what.logits
     values, v = read.settled(v)
     a, b = read.fields.decoded(p), read.fields.decoded(v)
-    heads, places, others = shares.positions
+    heads, places = shares.positions
     size = v.shape[-1]
-    head, row = a.position // (places * others), a.position // others % places
+    head, row = a.position // places, a.position % places
     wanted = head[..., 0, 0][..., None, None] * size + np.arange(size)
     if (
         size * heads != values.channels
         or np.any(b.channel != np.broadcast_to(wanted, b.channel.shape))
-        or np.any(a.position % others != np.swapaxes(b.position[..., :, :1], -1, -2))
+        or np.any(a.channel != np.swapaxes(b.position[..., :, :1], -1, -2))
     ):
         raise read.refuse(
             "averages channels that are not those of the heads of its logits. Give values equal heads."
         )
     q = read.fields.known[logits.queries]
     power = _power(read, logits)
-    causal = _causal(read, logits, shares.positions)
+    causal = _causal(read, logits, (*shares.positions, shares.channels))
     given = (size, power, causal, logits.turns, logits.norm)
     made = read.fields.new(
         values.samples,

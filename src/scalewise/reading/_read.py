@@ -162,6 +162,16 @@ def network_from(one: ReadModel, width: int, wide: ReadModel | None) -> Network:
                 "The model does something else at twice the width. Let the factory build the same model at every "
                 "width."
             )
+        if all(
+            a.given == b.given
+            for a, b in zip(one.steps, wide.steps, strict=True)
+            if a.verb == "draw"
+        ):
+            raise UnreadError(
+                f"The factory builds the same model at the widths {width} and {2 * width}, so nothing tells which "
+                "of its sizes are widths. Let its layers follow the width; or give the model itself, of which all "
+                "hidden layers are taken to grow."
+            )
         steps = scaled(one.steps, wide.steps, width, Fraction(2))
     notes = (*one.notes, *_few(steps))
     net = Network(Traced(steps, notes), input_shape=one.seen.x.shape[1:], width=width)

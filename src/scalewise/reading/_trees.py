@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 # ("x",) is the field itself, ("c", number) a number, ("mean", tree, groups) an average over the channels of each
-# group, and (name, *trees) a function of entries that stand at the same place.
+# group, ("peak", tree) the largest of all channels, and (name, *trees) a function of entries at the same place.
 Tree = tuple[Any, ...]
 X: Tree = ("x",)
 
@@ -85,6 +85,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hardswish": lambda xp, x: x * xp.clip(x / 6 + 0.5, 0.0, 1.0),
     "greater": lambda xp, x, y: x > y,
     "less": lambda xp, x, y: x < y,
+    "greater_equal": lambda xp, x, y: x >= y,
+    "less_equal": lambda xp, x, y: x <= y,
+    "equal": lambda xp, x, y: x == y,
+    "not_equal": lambda xp, x, y: x != y,
+    "not": lambda xp, x: xp.logical_not(x),
+    "and": lambda xp, x, y: xp.logical_and(x, y),
+    "or": lambda xp, x, y: xp.logical_or(x, y),
+    "exp2": lambda xp, x: xp.exp2(x),
+    "cbrt": lambda xp, x: xp.cbrt(x),
     "where": lambda xp, c, x, y: xp.where(c, x, y),
 }  # by the names of trees; each is called with a library and arrays of it
 
@@ -107,12 +116,19 @@ def evaluate(tree: Tree, x: Any, xp: Any = np) -> Any:
             return own.mean(axis=-1, keepdims=True)
         apart = own.reshape(*own.shape[:-1], tree[2], -1).mean(axis=-1, keepdims=True)
         return (apart + 0 * own.reshape(*apart.shape[:-1], -1)).reshape(own.shape)
+    if tree[0] == "peak":
+        return evaluate(tree[1], x, xp).max(axis=-1, keepdims=True)
     return FUNCTIONS[tree[0]](xp, *(evaluate(own, x, xp) for own in tree[1:]))
 
 
+def functions_of(tree: Tree) -> tuple[Callable[..., Any], ...]:
+    """The functions that a tree is made of."""
+    return tuple(FUNCTIONS[name] for name, *_ in _all(tree) if name in FUNCTIONS)
+
+
 def averages(tree: Tree) -> bool:
-    """Whether there is an average over channels in it."""
-    return tree[0] == "mean" or any(averages(t) for t in tree[1:] if isinstance(t, tuple))
+    """Whether there is an average over channels in it, or the largest of them."""
+    return tree[0] in ("mean", "peak") or any(averages(t) for t in tree[1:] if isinstance(t, tuple))
 
 
 def inside(tree: Tree, other: Tree) -> Tree:
@@ -179,7 +195,15 @@ def kinks(tree: Tree) -> tuple[float, ...]:
             "relu": [0.0], "abs": [0.0], "sign": [0.0], "leaky_relu": [0.0], "elu": [0.0],
             "hardsigmoid": [-3.0, 3.0], "hardswish": [-3.0, 3.0],
         }.get(name, [])  # fmt: skip
-        if name in ("maximum", "minimum", "greater", "less", "clamp"):
+        if name in (
+            "maximum",
+            "minimum",
+            "greater",
+            "less",
+            "greater_equal",
+            "less_equal",
+            "clamp",
+        ):
             edges = [t[1] for t in given[1:] if t[0] == "c"]
         at = _straight(given[0]) if edges else None
         if at:
@@ -240,3 +264,21 @@ def norm_in(tree: Tree) -> NormOf | None:
             if np.allclose(y, factor * z / np.sqrt(square + eps)[:, None], rtol=1e-6, atol=1e-12):
                 return NormOf(float(f"{eps:.7g}"), centred, float(f"{factor:.12g}"), groups)
     return None
+
+
+def softmax_in(tree: Tree, count: int) -> float | None:
+    """The number times which a row enters the softmax that a tree makes of it; ``None`` if it makes none.
+
+    Args:
+        tree: The tree, of a field whose channels are the numbers of a row.
+        count: How many numbers a row has; at least 2.
+    """
+    x = np.random.default_rng(0).normal(size=(6, count)) * np.geomspace(0.1, 30, 6)[:, None] + 0.4
+    with np.errstate(all="ignore"):
+        y = np.broadcast_to(evaluate(tree, x), x.shape)
+        factor = float(np.log(y[0, 1] / y[0, 0]) / (x[0, 1] - x[0, 0]))
+    factor = 1.0 if abs(factor - 1) < 1e-9 else factor
+    same = factor > 0 and np.allclose(
+        y, special.softmax(factor * x, axis=-1), rtol=1e-6, atol=1e-12
+    )
+    return factor if same else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scalewise.reading._fields import (
     Combined,
     Entries,
     Function,
+    Gains,
     Known,
     Linear,
     Logits,
@@ -35,12 +37,22 @@ from scalewise.reading._trees import (
     Tree,
     X,
     averages,
+    functions_of,
     kinks,
     norm_in,
     number,
     peeled,
     slope,
 )
+
+
+@lru_cache(maxsize=256)
+def _of_tree(tree: Tree, functions: tuple[Callable[..., Any], ...]) -> Activation:
+    """The activation of a tree of some functions, which is found once."""
+    del functions
+    with suppress(ValueError):
+        return activation(Entrywise(tree), name=None)
+    return activation(Entrywise(tree), kinks=kinks(tree), name="function")
 
 
 @dataclass
@@ -59,9 +71,12 @@ class Writer:
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
     _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    _biases: dict[bytes, set[bytes | None]] = field(default_factory=dict)
+    _users: dict[bytes, set[bytes | None]] = field(default_factory=dict)
 
     def write(self, number: int) -> int:
         """The step that makes a field, after those that it needs."""
+        self._see(number)
         stack = [number]
         while stack:
             here = stack[-1]
@@ -76,6 +91,29 @@ class Writer:
             self._made[here] = self._step(known)
             stack.pop()
         return self._made[number]
+
+    def _see(self, number: int) -> None:
+        """Note with which biases weights are used, and where else biases are: one layer has the same always."""
+        stack, seen = [number], {number}
+        while stack:
+            known = self.read.fields.known[stack.pop()]
+            what = known.what
+            if isinstance(what, Linear):
+                biases = None if what.biases is None else what.biases.tobytes()
+                self._biases.setdefault(what.weights.tobytes(), set()).add(biases)
+                if biases is not None:
+                    self._users.setdefault(biases, set()).add(what.weights.tobytes())
+            if isinstance(what, Placed) and np.all(what.weights == what.weights[:1]):
+                self._users.setdefault(what.weights[0].tobytes(), set()).add(None)
+            stack.extend(k for k in self._below(known) if k not in seen)
+            seen.update(self._below(known))
+
+    def _is_apart(self, what: Linear) -> bool:
+        """Whether biases are a layer of their own: they, or the weights, are used without the other elsewhere."""
+        if what.biases is None:
+            return False
+        weights, biases = what.weights.tobytes(), what.biases.tobytes()
+        return len(self._biases[weights]) > 1 or len(self._users[biases]) > 1
 
     def check_weights(self, last: int) -> None:
         """Refuse parameters that enter several random layers otherwise than as the same weights; note a read-out.
@@ -115,7 +153,12 @@ class Writer:
             return tuple(k for k, _ in what.terms)
         if isinstance(what, Made):
             return tuple(k for k in what.of if k >= 0)
-        if isinstance(what, Logits | Shares | Weight | Turned):
+        if isinstance(what, Turned):
+            raise self.read.refuse(
+                "multiplies channels by numbers that differ, or puts them in another order, and channels of one "
+                "kind have no order. Let parameters do that."
+            )
+        if isinstance(what, Logits | Shares | Weight | Gains):
             raise self.read.refuse(
                 "gives logits, weights of an attention or parameters to something that is not known. Let fields of "
                 "channels come out."
@@ -176,10 +219,8 @@ class Writer:
 
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
-        with suppress(ValueError):
-            return activation(Entrywise(tree), name=None)
         try:
-            return activation(Entrywise(tree), kinks=kinks(tree), name="function")
+            return _of_tree(tree, functions_of(tree))
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
@@ -210,6 +251,16 @@ class Writer:
 
     def _random(self, known: Known, what: Linear) -> int:
         read = self.read
+        if self._is_apart(what):
+            assert what.biases is not None
+            step = self._random(known, replace(what, biases=None))
+            (owner,) = read.fields.owners(what.biases)
+            assert isinstance(owner.what, Weight)
+            if read.laws[owner.what.name].constant == 0 and not read.gains:
+                read.held_constant(owner.what.name)
+                return step
+            rows = np.broadcast_to(what.biases, (known.places, known.channels))
+            return self._add(known, "add", (step, self._placed(known, Placed(rows))), 1.0, 1.0)
         below = read.fields.known[what.of]
         fan_in = what.weights.shape[1] * what.weights.shape[2]
         law = self._law(what.weights)

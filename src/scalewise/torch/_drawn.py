@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.networks._laws import LAWS, NORMAL, WeightLaw
+from scalewise.networks._laws import LAWS, NORMAL
+from scalewise.reading._laws import law_of
 from scalewise.reading._reader import Law
 
 _POINTS = 1 << 17  # evenly spread numbers
@@ -20,7 +21,6 @@ _FILLED = frozenset(["uniform", "normal", "zero", "fill"])
 _CHANGED = frozenset(
     ["mul", "div", "add", "sub", "erfinv", "clamp", "neg", "clamp_min", "clamp_max", "sqrt", "abs"]
 )
-_ALIKE = 0.02  # between the excess of a law and that of one with a name
 _COPIES = frozenset(["clone", "_to_copy", "detach", "alias"])
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -71,15 +71,20 @@ def drawn(build: Callable[[], nn.Module]) -> tuple[nn.Module, dict[str, Law]]:
     found = {}
     for name, p in model.named_parameters(remove_duplicate=False):
         chain = draws.chains.get(p.data_ptr())
-        found[name] = (_straight(chain) if chain else None) or _law(
-            _spread(chain) if chain else None, p
-        )
+        if chain is None or not chain:
+            found[name] = _of_entries(p)
+        else:
+            found[name] = _straight(chain) or law_of(_spread(chain), few=False)
     return model, found
 
 
 def told_by_entries(model: nn.Module) -> dict[str, Law]:
     """How parameters were drawn, as far as their entries tell."""
-    return {n: _law(None, p) for n, p in model.named_parameters(remove_duplicate=False)}
+    return {n: _of_entries(p) for n, p in model.named_parameters(remove_duplicate=False)}
+
+
+def _of_entries(p: Tensor) -> Law:
+    return law_of(p.detach().double().cpu().numpy(), few=True)
 
 
 def _straight(chain: list[Call]) -> Law | None:
@@ -123,22 +128,3 @@ def _two(
     given = [kwargs.get(n, u) for n, u in zip(names, usual, strict=True)]
     given[: len(args)] = args[:2]
     return float(given[0]), float(given[1])
-
-
-def _law(spread: np.ndarray | None, p: Tensor) -> Law:
-    values = p.detach().double().cpu().numpy().ravel() if spread is None else spread
-    if not len(values) or np.all(values == values[0]):
-        return Law(0.0, float(values[0]) if len(values) else 0.0, NORMAL)
-    mean, variance = float(values.mean()), float(values.var())
-    few = spread is None
-    if abs(mean) <= (4 * math.sqrt(variance / len(values)) if few else 1e-9 * math.sqrt(variance)):
-        mean = 0.0
-    excess = float(((values - values.mean()) ** 4).mean() / variance**2 - 3)
-    noise = 5 * math.sqrt(24 / len(values)) if few else _ALIKE
-    return Law(variance, mean, _named(excess, noise))
-
-
-def _named(excess: float, noise: float) -> WeightLaw:
-    """The law with a name that has this excess; normal if the entries do not tell."""
-    near = min(LAWS.values(), key=lambda law: abs(law.excess - excess))
-    return NORMAL if abs(excess) <= noise or abs(near.excess - excess) > max(noise, 0.1) else near

@@ -95,13 +95,15 @@ class Trace(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        name = func._schema.name.rpartition("::")[2]
+        in_place = name.endswith("_") and not name.startswith("_")
+        # numbers as they are before something is written in their place
+        given = (args[0].clone(), *args[1:]) if in_place and self.entries(args[0]) is None else args
         out = func(*args, **kwargs)
         flat = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         known = [e for e in map(self.entries, flat) if e is not None]
         if not known:
             return out
-        name = func._schema.name.rpartition("::")[2]
-        in_place = name.endswith("_") and not name.startswith("_")
         lost = next((e for e in known if isinstance(e, Unread)), None)
         self.read.fields.place = self.stack[-1]
         if lost is not None:
@@ -109,7 +111,7 @@ class Trace(TorchDispatchMode):
         else:
             try:
                 found = self._result(
-                    name.rstrip("_") if in_place else name, func, args, kwargs, out, in_place
+                    name.rstrip("_") if in_place else name, func, given, kwargs, out, in_place
                 )
             except (UnreadError, MixedSamplesError) as error:
                 found = Unread(error)

@@ -1,0 +1,438 @@
+"""`network`: from a traced call to fields, equation by equation, whatever library wrote the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from scalewise.jax._moves import (
+    ALONE,
+    SEVERAL,
+    cut_out,
+    gathered,
+    looked_up,
+    overwritten,
+    padded,
+    rows_of,
+    scattered,
+    starts,
+    zeros_for,
+)
+from scalewise.jax._numbers import inner
+from scalewise.jax._sums import added_up, convolution, product, running, totalled, windowed
+from scalewise.jax._trace import place_of, weight
+from scalewise.reading._entrywise import Operand, Plain, entrywise
+from scalewise.reading._fields import Entries, Input, UnreadError, Weight
+from scalewise.reading._grids import MixedSamplesError
+from scalewise.reading._reader import Reader
+
+# The functions of entries, by the names of trees.
+_FUNCTIONS = {
+    name: name
+    for name in """neg tanh erf erfc exp exp2 expm1 log log1p sqrt rsqrt cbrt abs sign sin cos square add sub mul
+    div pow and or not""".split()  # noqa: SIM905
+} | {
+    "add_any": "add", "logistic": "sigmoid", "max": "maximum", "min": "minimum", "lt": "less", "gt": "greater",
+    "le": "less_equal", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+_STEPS = 10_000  # of a loop whose length is fixed
+_RANDOM = frozenset(
+    ["random_bits", "random_gamma", "rng_bit_generator", "threefry2x32", "rng_uniform"]
+)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What something that was not understood gives."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Key:
+    """A random key, or several."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Held:
+    """A variable of what is traced.
+
+    Args:
+        own: Its entries, or numbers, or why it has neither.
+        origin: Names of the parameters that made it.
+        random: Whether numbers were drawn for it.
+    """
+
+    own: Operand | Key | Unread
+    origin: frozenset[str] = frozenset()
+    random: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether neither inputs nor parameters change it."""
+        return isinstance(self.own, Plain | Key)
+
+
+def fixed(value: Any) -> Plain | Key:
+    """What neither inputs nor parameters change."""
+    if jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key):
+        return Key(value)
+    return Plain(np.asarray(value))
+
+
+@dataclass
+class Walk:
+    """Follows entries from one equation to the next.
+
+    Args:
+        read: What has been read.
+        values: Parameters by name.
+    """
+
+    read: Reader
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    _weights: dict[str, Entries] = field(default_factory=dict)
+
+    def run(self, closed: ClosedJaxpr, args: Sequence[Held]) -> list[Held]:
+        """What the results of a traced function are."""
+        jaxpr = closed.jaxpr
+        known: dict[Any, Held] = dict(zip(jaxpr.invars, args, strict=True))
+        known |= {v: Held(fixed(c)) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
+
+        def look(v: Any) -> Held:
+            return Held(fixed(v.val)) if isinstance(v, Literal) else known[v]
+
+        for eqn in jaxpr.eqns:
+            found = self._results(eqn, [look(v) for v in eqn.invars])
+            known |= zip(eqn.outvars, found, strict=True)
+        return [look(v) for v in jaxpr.outvars]
+
+    def _results(self, eqn: Any, given: list[Held]) -> list[Held]:
+        name = eqn.primitive.name
+        if eqn.primitive is weight:
+            return [self._weight(eqn.params["name"], given[0])]
+        if name == "scan" and not all(k.is_plain for k in given):
+            return self._scan(eqn.params, given)
+        if name == "while" and not all(k.is_plain for k in given):
+            return self._while(eqn, given)
+        if name == "cond" and given[0].is_plain:
+            way = int(given[0].own.value)  # pyright: ignore[reportAttributeAccessIssue]
+            return self.run(_closed(eqn.params["branches"][way]), given[1:])
+        if (body := inner(eqn)) is not None:
+            return self.run(body, given)
+        random = any(k.random for k in given) or _draws(eqn)
+        if all(k.is_plain for k in given):
+            values = [k.own.value for k in given]  # pyright: ignore[reportAttributeAccessIssue]
+            return [Held(fixed(value), random=random) for value in _computed(eqn, values)]
+        origin = self._origin(given)
+        self.read.fields.place = place_of(origin)
+        lost = next((k.own for k in given if isinstance(k.own, Unread)), None)
+        if lost is None:
+            try:
+                if random:
+                    raise self.read.refuse(
+                        "draws random numbers as it computes. Call it as it is evaluated, without dropout "
+                        "(Equinox: `eqx.nn.inference_mode`)."
+                    )
+                own = [k.own for k in given if not isinstance(k.own, Unread | Key)]
+                return [Held(o, origin) for o in self._read(eqn, own)]
+            except (UnreadError, MixedSamplesError) as error:
+                lost = Unread(error)
+        return [Held(lost, origin) for _ in eqn.outvars]
+
+    def _origin(self, given: Sequence[Held]) -> frozenset[str]:
+        """The parameters that make something: those themselves that it is made of, else those behind it."""
+        direct = [
+            k.origin
+            for k in given
+            if not isinstance(k.own, Plain | Key | Unread) and self._is_parameter(k.own)
+        ]
+        return frozenset().union(*(direct or (k.origin for k in given)))
+
+    def _is_parameter(self, own: Entries) -> bool:
+        owners = self.read.fields.owners(own)
+        return bool(owners) and all(isinstance(self.read.source(k).what, Weight) for k in owners)
+
+    def _weight(self, name: str, given: Held) -> Held:
+        if name not in self._weights:
+            assert isinstance(given.own, Plain)
+            self.values[name] = np.asarray(given.own.value)
+            self._weights[name] = self.read.weight(name, np.shape(given.own.value))
+        return Held(self._weights[name], frozenset([name]))
+
+    # Functions that equations call.
+
+    def _scan(self, p: Any, given: list[Held]) -> list[Held]:
+        """A loop of fixed length, one step after another."""
+        count, carried = p["num_consts"], p["num_consts"] + p["num_carry"]
+        fixed, carry, rows = given[:count], given[count:carried], given[carried:]
+        order = range(p["length"])
+        kept: list[list[Held]] = []
+        for k in reversed(order) if p["reverse"] else order:
+            out = self.run(_closed(p["jaxpr"]), [*fixed, *carry, *(_row(own, k) for own in rows)])
+            carry, made = out[: len(carry)], out[len(carry) :]
+            kept.append(made)
+        kept = kept[::-1] if p["reverse"] else kept
+        return [*carry, *(self._stacked(own) for own in zip(*kept, strict=True))]
+
+    def _while(self, eqn: Any, given: list[Held]) -> list[Held]:
+        p = eqn.params
+        tests, consts = p["cond_nconsts"], p["body_nconsts"]
+        condition, fixed = given[:tests], given[tests : tests + consts]
+        carry = given[tests + consts :]
+        for _ in range(_STEPS):
+            (again,) = self.run(_closed(p["cond_jaxpr"]), [*condition, *carry])
+            if not isinstance(again.own, Plain):
+                break
+            if not bool(again.own.value):
+                return carry
+            carry = self.run(_closed(p["body_jaxpr"]), [*fixed, *carry])
+        self.read.fields.place = place_of(self._origin(given))
+        error = self.read.refuse(
+            "has a loop that ends where its numbers say. Let it have a fixed length."
+        )
+        return [Held(Unread(error)) for _ in eqn.outvars]
+
+    def _stacked(self, rows: Sequence[Held]) -> Held:
+        origin = self._origin(rows)
+        lost = next((k.own for k in rows if isinstance(k.own, Unread)), None)
+        if lost is not None:
+            return Held(lost, origin)
+        own = [k.own for k in rows if not isinstance(k.own, Unread | Key)]
+        if all(isinstance(o, Plain) for o in own):
+            values = [np.asarray(o.value) for o in own if isinstance(o, Plain)]
+            return Held(Plain(np.stack(values)), random=any(k.random for k in rows))
+        try:
+            return Held(np.stack([zeros_for(self.read, o) for o in own]), origin)
+        except UnreadError as error:
+            return Held(Unread(error), origin)
+
+    # Equations by themselves.
+
+    def _read(self, eqn: Any, given: list[Operand]) -> list[Operand]:
+        """The results of an equation that some entries enter."""
+        name, p = eqn.primitive.name, eqn.params
+        if name in SEVERAL:
+            return given
+        if name == "split":
+            ends = np.cumsum(p["sizes"])[:-1]
+            return list(np.split(zeros_for(self.read, given[0]), ends, axis=p["axis"]))
+        return [self._one(eqn, name, p, given)]
+
+    def _one(self, eqn: Any, name: str, p: Any, given: list[Operand]) -> Operand:
+        read, x = self.read, given[0]
+        if name in ALONE and not isinstance(x, Plain):
+            return ALONE[name](x, p)
+        if name == "convert_element_type":
+            return self._converted(eqn, x, p)
+        if name in _FUNCTIONS:
+            return self._function(_FUNCTIONS[name], [_numbers(o) for o in given])
+        if (special := _SPECIAL.get(name)) is not None:
+            return special(read, given, p)
+        raise read.refuse(
+            f"computes {name!r}, which is not known. Write it with functions of entries, sums, products and moves."
+        )
+
+    def _converted(self, eqn: Any, x: Operand, p: Any) -> Operand:
+        assert not isinstance(x, Plain)
+        before, behind = (
+            np.issubdtype(k, np.floating) for k in (eqn.invars[0].aval.dtype, p["new_dtype"])
+        )
+        if before and not behind:
+            owners = self.read.fields.owners(x)
+            if not all(isinstance(k.what, Input) for k in owners):
+                raise self.read.refuse("rounds what it computes. Leave that out of the model.")
+        return x
+
+    def _function(self, name: str, given: list[Operand]) -> Operand:
+        """A function of entries; bounds that nothing meets are left out."""
+        if name in ("maximum", "minimum") and isinstance(given[0], Plain):
+            given = given[::-1]
+        far = {"maximum": -np.inf, "minimum": np.inf}.get(name)
+        if far is not None and isinstance(given[1], Plain) and np.all(given[1].value == far):
+            return given[0]
+        return entrywise(self.read, name, given)
+
+
+def _numbers(own: Operand) -> Operand:
+    return Plain(np.asarray(own.value, dtype=float)) if isinstance(own, Plain) else own
+
+
+def _power(read: Reader, given: list[Operand], p: Any) -> Operand:
+    if p["y"] == 2:
+        return entrywise(read, "square", given)
+    return entrywise(read, "pow", [given[0], Plain(np.array(float(p["y"])))])
+
+
+def _clamped(read: Reader, given: list[Operand], p: Any) -> Operand:
+    low, x, high = map(_numbers, given)
+    return entrywise(read, "clamp", [x, low, high])
+
+
+def _selected(read: Reader, given: list[Operand], p: Any) -> Operand:
+    """A choice: by what is fixed, of entries or zeros, a move; else a function."""
+    which, *cases = given
+    if len(cases) > 2:
+        raise read.refuse("chooses between more than two arrays. Choose between two at a time.")
+    if isinstance(which, Plain):
+        mask = np.asarray(which.value).astype(bool)
+        if np.all(mask == mask.flat[0]):
+            return cases[int(mask.flat[0])]
+        if all(not isinstance(c, Plain) or not np.any(c.value) for c in cases):
+            one, two = (zeros_for(read, c) for c in cases)
+            return np.where(mask, two, one)
+    one, two = map(_numbers, cases)
+    return entrywise(read, "where", [_numbers(which), two, one])
+
+
+def _joined(read: Reader, given: list[Operand], p: Any) -> Operand:
+    return np.concatenate([zeros_for(read, o) for o in given], axis=p["dimension"])
+
+
+def _padded(read: Reader, given: list[Operand], p: Any) -> Operand:
+    x, value = given
+    if not isinstance(value, Plain) or np.any(value.value):
+        raise read.refuse("pads with a number that is not 0. Pad with zeros.")
+    return padded(zeros_for(read, x), p["padding_config"])
+
+
+def _gathered(read: Reader, given: list[Operand], p: Any) -> Operand:
+    x, index = given
+    if isinstance(index, Plain):
+        return gathered(zeros_for(read, x), index.value, p)
+    return looked_up(read, _table(read, x), index, p)
+
+
+def _table(read: Reader, own: Operand) -> Entries:
+    if isinstance(own, Plain):
+        raise read.refuse(
+            "looks up fixed numbers where its inputs say. Let parameters hold the table."
+        )
+    return own
+
+
+def _sliced(read: Reader, given: list[Operand], p: Any) -> Operand:
+    x, *begin = given
+    sizes = p["slice_sizes"]
+    told = [k for k, o in enumerate(begin) if not isinstance(o, Plain) and o.any()]
+    if not told:
+        own = zeros_for(read, x)
+        return own[
+            cut_out(
+                own,
+                starts(read, [o if isinstance(o, Plain) else Plain(np.zeros(())) for o in begin]),
+                sizes,
+            )
+        ]
+    (axis, *more), table = told, _table(read, x)
+    rest = [n for k, n in enumerate(table.shape) if k != axis]
+    if more or sizes[axis] != 1 or rest != [n for k, n in enumerate(sizes) if k != axis]:
+        raise read.refuse(
+            "looks up parts of rows where its inputs say. Look up whole rows of a table."
+        )
+    token = np.asarray(begin[axis]).reshape(1)
+    return np.moveaxis(rows_of(read, np.moveaxis(table, axis, 0), token), 0, axis)
+
+
+def _written(read: Reader, given: list[Operand], p: Any) -> Operand:
+    x, new, *begin = given
+    values = zeros_for(read, new)
+
+    def write(own: Entries) -> Entries:
+        own = np.array(own)
+        own[cut_out(own, starts(read, begin), values.shape)] = values
+        return own
+
+    return overwritten(read, x, write)
+
+
+def _scattered(read: Reader, given: list[Operand], p: Any) -> Operand:
+    x, index, new = given
+    if not isinstance(index, Plain):
+        raise read.refuse(
+            "writes where its inputs say. Let the places be the same for all samples."
+        )
+    at, values = index.value, zeros_for(read, new)
+    return overwritten(read, x, lambda own: scattered(own, at, values, p))
+
+
+def _convolved(read: Reader, given: list[Operand], p: Any) -> Operand:
+    return convolution(read, given[0], given[1], p)
+
+
+def _entered(how: str) -> Callable[[Reader, list[Operand], Any], Operand]:
+    def found(read: Reader, given: list[Operand], p: Any) -> Operand:
+        return totalled(read, _entries(given), [int(a) for a in p["axes"]], how)
+
+    return found
+
+
+def _window(how: str) -> Callable[[Reader, list[Operand], Any], Operand]:
+    def found(read: Reader, given: list[Operand], p: Any) -> Operand:
+        return windowed(read, _entries(given), p, how)
+
+    return found
+
+
+def _entries(given: list[Operand]) -> Entries:
+    (x,) = given
+    assert not isinstance(x, Plain)
+    return x
+
+
+_SPECIAL: dict[str, Callable[[Reader, list[Operand], Any], Operand]] = {
+    "integer_pow": _power,
+    "clamp": _clamped,
+    "select_n": _selected,
+    "concatenate": _joined,
+    "pad": _padded,
+    "gather": _gathered,
+    "dynamic_slice": _sliced,
+    "dynamic_update_slice": _written,
+    "scatter": _scattered,
+    "scatter-add": lambda read, given, p: added_up(read, given[0], given[1], given[2], p),
+    "scatter_add": lambda read, given, p: added_up(read, given[0], given[1], given[2], p),
+    "dot_general": lambda read, given, p: product(read, given[0], given[1], p),
+    "conv_general_dilated": _convolved,
+    "reduce_sum": _entered("sum"),
+    "reduce_max": _entered("max"),
+    "reduce_window_sum": _window("sum"),
+    "reduce_window_max": _window("max"),
+    "cumsum": lambda read, given, p: running(read, _entries(given), p["axis"], p["reverse"]),
+}
+
+
+def _row(own: Held, k: int) -> Held:
+    if isinstance(own.own, Unread):
+        return own
+    if isinstance(own.own, Plain | Key):
+        return Held(fixed(own.own.value[k]), random=own.random)
+    return Held(own.own[k], own.origin)
+
+
+def _closed(body: Any) -> ClosedJaxpr:
+    return ClosedJaxpr(body, ()) if isinstance(body, Jaxpr) else body
+
+
+def _computed(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    out = eqn.primitive.bind(*values, **eqn.params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _draws(eqn: Any) -> bool:
+    """Whether an equation draws random numbers, or calls what does."""
+    if eqn.primitive.name in _RANDOM:
+        return True
+    leaves = jax.tree.leaves(
+        list(eqn.params.values()), is_leaf=lambda p: isinstance(p, ClosedJaxpr | Jaxpr)
+    )
+    bodies = [_closed(p) for p in leaves if isinstance(p, ClosedJaxpr | Jaxpr)]
+    return any(_draws(e) for body in bodies for e in body.jaxpr.eqns)
