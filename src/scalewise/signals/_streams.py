@@ -101,6 +101,8 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
             f"{count} branches from `{first}` on add {total**0.5:.3g}. Draw it with entries of variance 1 (a norm of "
             "sqrt(n), not of 1), or put a norm behind it.",
         )  # fmt: skip
+        if total <= 2:  # as large as branches should be together
+            return
     if count >= _MANY and grown > _GROWN and total > 2 * max(enters, _SMALL):
         last = rows[stream[-1]]
         yield (
