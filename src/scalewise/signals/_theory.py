@@ -15,7 +15,7 @@ from scalewise.signals._seen import Seen
 from scalewise.theory import predict
 
 _MOVED = 1e-2  # of the size of an input
-_SAME = 1e-3  # between sizes of one array in two precisions
+_SAME = 3e-5  # between sizes of one array in two precisions
 _SAMPLES = 2
 _COST = 3e6  # pairs of positions over all layers; a second or two
 _CERTAIN = 0.1  # of a difference, the error that it may have
@@ -64,11 +64,9 @@ def foreseen(
             f"The theory is left out: {max(sites)} positions in {net.depth} layers are too many pairs for a report. "
             "Give smaller inputs, or call `predict` on `scalewise.torch.network(...)`."
         )
-    found = predict(net, inputs, layers=range(1, net.depth + 1), observables="kernel", progress=None)
-    K, error = found.kernel.values, found.kernel_error.values if "kernel_error" in found else None
     of = _matched(net, values, rows)
     out = list(nothing)
-    kernels = {row: _Kernel(_at(K, layer), None if error is None else _at(error, layer)) for layer, row in of.items()}
+    kernels = {of[layer]: own for layer, own in _kernels(net, inputs, list(of)).items()}
     for row, own in kernels.items():
         told = own.told(len(few))
         before = _before(rows, row)
@@ -78,6 +76,20 @@ def foreseen(
         out[row] = told
     note = "" if movable else "The susceptibilities are left out: tokens cannot be moved a little."
     return out, note
+
+
+def _kernels(net: Network, inputs: np.ndarray, layers: list[int]) -> dict[int, _Kernel]:
+    """Of layers, from 0, their kernels; those of the same positions in one call."""
+    program, found = net.program, {}
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for layer in layers:
+        groups.setdefault(program.positions[program.layers[layer]], []).append(layer)
+    for group in groups.values():
+        own = predict(net, inputs, layers=[k + 1 for k in group], observables="kernel")
+        error = own.kernel_error.values if "kernel_error" in own else None
+        for i, layer in enumerate(group):
+            found[layer] = _Kernel(_square(own.kernel.values[i]), None if error is None else _square(error[i]))
+    return found
 
 
 def _readings(net: Network) -> list[object]:
@@ -97,9 +109,8 @@ def _moved(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, (1 + _MOVED) * first, first + _MOVED * noise])
 
 
-def _at(K: np.ndarray, layer: int) -> np.ndarray:
-    """(sample, sample, position, position) of a layer."""
-    own = K[layer]
+def _square(own: np.ndarray) -> np.ndarray:
+    """(sample, sample, position, position)."""
     n = own.shape[0]
     places = round(math.sqrt(own.size // (n * n)))
     return own.reshape(n, n, places, places)
@@ -115,9 +126,8 @@ def _matched(net: Network, values: Sequence[np.ndarray], rows: Sequence[Seen]) -
             k
             for k, row in enumerate(rows)
             if k not in taken and row.size > 0 and size > 0 and abs(math.log(row.size / size)) < _SAME
-            and row.what != "attention"
+            and row.what != "attention" and place in (row.place, "")
         ]  # fmt: skip
-        near.sort(key=lambda k: (rows[k].place != place, k))
         if near:
             found[layer] = near[0]
             taken.add(near[0])

@@ -16,7 +16,7 @@ from scalewise.plan._forward import Inputs
 from scalewise.signals._seen import Seen
 from scalewise.torch._watch import Watch, correlations, rows_of, watching
 
-_ALONE = 3  # samples that are passed by themselves
+_ALONE = 2  # samples that are passed by themselves, as many as the theory is asked for
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,7 @@ class Watch(TorchDispatchMode):
         seen = Seen(self.stack[-1], what, 0.0, reads=size, silent=silent, chain=chain, drawn=drawn)
         last = name != "convolution"
         index = self._row((self.stack[-1], storage, weight.storage_offset()), seen, out, last)
-        self._behind[index] = made.deps
+        self._behind[index] = made.deps - {made.number}
         return replace(made, row=index, chain=chain, kind=name, last=last)
 
     def _sum(self, args: Any, out: Tensor, made: Info) -> Info:
@@ -294,7 +294,7 @@ class Watch(TorchDispatchMode):
         nth = sum(1 for key in self._index if key[:2] == (self.stack[-1], "sum"))
         key = (self.stack[-1], "sum", nth, tuple(out.shape))
         index = self._row(key, Seen(self.stack[-1], "sum", 0.0, joined=joined), out, info.last)
-        self._behind[index] = made.deps
+        self._behind[index] = made.deps - {made.number}
         return replace(made, terms=terms, row=index, sum_row=index, chain=None, kind="sum", last=info.last)
 
     def _drawn_from(self, own: Info) -> frozenset[int]:
@@ -362,7 +362,7 @@ class Watch(TorchDispatchMode):
         nth = sum(1 for key in self._index if key[:2] == (self.stack[-1], "attention"))
         seen = Seen(self.stack[-1], "attention", 0.0, looks=looks)
         index = self._row((self.stack[-1], "attention", nth), seen, weights, True)
-        self._behind[index] = made.deps
+        self._behind[index] = made.deps - {made.number}
 
 
 def _size(tensor: Tensor) -> float:
@@ -439,15 +439,15 @@ def correlations(
         flat = [torch.cat([a.flatten() for a in u.arrays]) for u in own]
         alike = samples > 1 and len({len(f) for f in flat}) == 1
         between.append(_alike(torch.stack(flat)) if alike else None)
-        within.append(_positions(own[0]))
+        within.append(_positions(own))
     return between, within
 
 
-def _positions(uses: Uses) -> float | None:
-    if uses.seen.what == "attention":
+def _positions(of: tuple[Uses, ...]) -> float | None:
+    if of[0].seen.what == "attention":
         return None
     found = []
-    for a in uses.arrays[:4]:
+    for uses, a in ((u, a) for u in of for a in u.arrays[:4]):
         rows = a.flatten(0, -2) if uses.last else a.movedim(1, -1).flatten(0, -2)
         if a.ndim > 1 and len(rows) > 1:
             found.append(_alike(rows[:256]))
