@@ -15,6 +15,7 @@ from scalewise.reading._fields import (
     Linear,
     Logits,
     Made,
+    Numbers,
     Placed,
     Shares,
     Turned,
@@ -158,6 +159,11 @@ def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entr
 
 def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, entries: Entries) -> Entries:
     """A field times numbers of its positions."""
+    value = np.broadcast_to(given[1 - at].value, entries.shape) if len(given) == 2 else np.zeros(())
+    if isinstance(read.source(known).what, Input) and (name in ("add", "mul") or (name in ("sub", "div") and at == 0)):
+        return _of_inputs(read, name, known, entries, value)
+    if name == "add" or (name == "sub" and at == 0):
+        return _added(read, given[at], value if name == "add" else -value)
     if name not in ("mul", "div") or len(given) > 2 or (name == "div" and at == 1):
         raise read.refuse(
             f"computes {name!r} of a field and of numbers that differ from place to place. Numbers of positions may "
@@ -166,7 +172,6 @@ def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, e
     known, entries = read.settled(given[at])
     d = read.fields.decoded(entries)
     numbers = np.zeros((known.samples, known.places, known.channels))
-    value = np.broadcast_to(given[1 - at].value, entries.shape)
     numbers[d.sample, d.position, d.channel] = value if name == "mul" else 1 / value
     if np.any(numbers != numbers[:1, :, :1]):
         own = read.turned(known)
@@ -179,6 +184,33 @@ def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, e
         made = read.new(known, Turned(own.of, terms))
         return entries - known.start + made.start
     made = read.moved(known, np.diag(numbers[0, :, 0]), known.positions)
+    return entries - known.start + made.start
+
+
+def _of_inputs(read: Reader, name: str, known: Known, entries: Entries, value: np.ndarray) -> Entries:
+    """Numbers of the inputs times others, or with others added."""
+    d = read.fields.decoded(entries)
+    numbers = np.full((known.samples, known.channels), np.nan)
+    numbers[d.sample, d.channel] = {"add": value, "sub": -value, "mul": value, "div": 1 / np.where(value, value, 1)}[name]
+    first = np.nan_to_num(numbers[0])
+    if np.any(np.nan_to_num(numbers) != first) or np.any(numbers[d.sample, d.channel] != first[d.channel]):
+        raise read.refuse("computes with other numbers for other samples. Give the model all that it reads as inputs.")
+    adds = name in ("add", "sub")
+    sums = np.eye(known.channels) if adds else np.diag(first)
+    made = read.computed(known, sums, first if adds else np.zeros(known.channels))
+    return entries - known.start + made.start
+
+
+def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
+    """A field with numbers of positions and channels added."""
+    known, entries = read.settled(entries)
+    d = read.fields.decoded(entries)
+    numbers = np.zeros((known.samples, known.places, known.channels))
+    numbers[d.sample, d.position, d.channel] = value
+    if np.any(numbers != numbers[:1]):
+        raise read.refuse("adds other numbers for other samples. Give the model all that it reads as inputs.")
+    beside = read.fields.new(1, known.positions, known.channels, Numbers(numbers[0]))
+    made = _combined(read, "add", known, beside, known)
     return entries - known.start + made.start
 
 
@@ -228,7 +260,7 @@ def _aligned(
         raise read.refuse("adds inputs to channels, or multiplies them. Let a linear layer read the inputs first.")
     d = read.fields.decoded(grid)
     rows = d.position[0, :, 0]
-    channels = np.arange(known.channels) if other.channels == known.channels else np.zeros(known.channels, int)
+    channels = np.arange(known.channels) // max(known.channels // other.channels, 1)
     if np.any(d.channel != channels) or np.any(d.position != rows[:, None]):
         raise read.refuse("combines channels of one field with others of another. Combine equal ones.")
     if other.samples > 1 and np.any(d.sample != np.arange(known.samples)[:, None, None]):
@@ -255,7 +287,7 @@ def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known
         (root, one), (_, two) = read.tree(a), read.tree(b)
         return read.function_of(like, root, (name, one, two))
     if name in ("add", "sub"):
-        if 1 in (a.channels, b.channels) and a.channels != b.channels:
+        if a.channels != b.channels:
             raise read.refuse("adds a number of each position to channels. Let it have as many channels.")
         terms = read.terms(a)
         for k, f in read.terms(b).items():

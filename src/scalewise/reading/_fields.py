@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scalewise.networks._nodes import Norm
 from scalewise.networks._sites import Matrix, Taps
 from scalewise.reading._trees import Tree
 
@@ -28,11 +29,35 @@ class NotSeparableError(Exception):
 
 
 @dataclass(frozen=True)
+class Link:
+    """Numbers made of others: a function of each, then sums of them, then something added.
+
+    Args:
+        tree: The function.
+        sums: (number, other).
+        added: To each number.
+    """
+
+    tree: Tree
+    sums: Matrix
+    added: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Input:
-    """Numbers of an input; `offset` is where they begin in a sample that is written in a row."""
+    """Numbers of an input, or numbers that are computed from these alone.
+
+    Args:
+        offset: Where they begin in a sample that is written in a row.
+        size: How many there are in it.
+        tokens: Whether they are tokens.
+        links: What is computed of them, one after another.
+    """
 
     offset: int
+    size: int
     tokens: bool
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +93,13 @@ class Placed:
     """Entries of a parameter at positions and channels: (position, channel)."""
 
     weights: Entries
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of positions and channels, the same for all samples and at every width: (position, channel)."""
+
+    numbers: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -117,6 +149,7 @@ class Logits:
     scale: float
     added: np.ndarray | None = None
     turns: tuple[Matrix, Matrix] | None = None
+    norm: Norm | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +159,7 @@ class Shares:
     logits: Logits
 
 
-What = Input | Weight | Linear | Placed | Made | Function | Combined | Turned | Logits | Shares
+What = Input | Weight | Linear | Placed | Numbers | Made | Function | Combined | Turned | Logits | Shares
 
 
 @dataclass

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scalewise.networks._nodes import Norm
 from scalewise.networks._sites import IDENTITY, Matrix, Window
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import (
@@ -26,7 +27,7 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import kept, sample_of_rows
 from scalewise.reading._moves import laid_out, numbered, window_of, windows_seen
 from scalewise.reading._reader import Reader
-from scalewise.reading._trees import number, slope
+from scalewise.reading._trees import norm_in, number, slope
 
 
 def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
@@ -252,6 +253,8 @@ def _is_clean(known: Known, x: Entries) -> bool:
 def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
     """Entries (..., row, k) by numbers (..., k, column): a fixed map of positions."""
     known, x = _one_field(read, x)
+    if isinstance(read.source(known).what, Input):
+        return _mixed_inputs(read, known, x, numbers)
     x = np.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-2], numbers.shape[:-2]), *x.shape[-2:]))
     numbers = np.broadcast_to(numbers, (*x.shape[:-2], *numbers.shape[-2:]))
     d = read.fields.decoded(x)
@@ -274,6 +277,32 @@ def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
     s = np.broadcast_to(np.maximum(sample, 0)[..., None], shape)
     c = np.broadcast_to(channel[..., None], shape)
     return _mapped(read, known, s, c, maps)
+
+
+def _mixed_inputs(read: Reader, known: Known, x: Entries, numbers: np.ndarray) -> Entries:
+    """The same of entries of the inputs, which become other numbers of these."""
+    x = np.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-2], numbers.shape[:-2]), *x.shape[-2:]))
+    numbers = np.broadcast_to(numbers, (*x.shape[:-2], *numbers.shape[-2:]))
+    sample = sample_of_rows(read.fields, x)
+    d = read.fields.decoded(x)
+    shape = (*x.shape[:-1], numbers.shape[-1])
+    sums = np.zeros((*shape, known.channels))
+    for k in range(x.shape[-1]):
+        own = np.where(d.owner[..., k] >= 0, 1.0, 0.0)[..., None] * numbers[..., None, k, :]
+        at = np.maximum(d.channel[..., k], 0)[..., None, None]
+        np.put_along_axis(
+            sums, np.broadcast_to(at, (*shape, 1)), np.take_along_axis(sums, np.broadcast_to(at, (*shape, 1)), -1) + own[..., None], -1
+        )
+    s = np.broadcast_to(sample[..., None], shape)
+    first = [np.flatnonzero(s == k) for k in range(known.samples)]
+    rows = sums.reshape(-1, known.channels)
+    if any(not np.array_equal(rows[own], rows[first[0]]) for own in first):
+        raise read.refuse("adds up other numbers of other samples. Give samples an axis of their own.")
+    made = read.computed(known, rows[first[0]], np.zeros(len(first[0])))
+    index = np.zeros(s.size, dtype=int)
+    for own in first:
+        index[own] = np.arange(len(own))
+    return made.start + s * made.channels + index.reshape(shape)
 
 
 def _mapped(read: Reader, known: Known, s: np.ndarray, c: np.ndarray, maps: np.ndarray) -> Entries:
@@ -337,17 +366,18 @@ def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entri
     known, x = _one_field(read, x)
     d = read.fields.decoded(x)
     count = math.prod(x.shape[a] for a in axes)
-    low = d.position.min(axis=tuple(axes), keepdims=True)
-    if count != known.channels or np.any(d.position != low):
+    low, group = (own.min(axis=tuple(axes), keepdims=True) for own in (d.position, d.channel // count))
+    if known.channels % count or np.any(d.position != low) or np.any(d.channel // count != group):
         raise read.refuse("averages over some of its channels, or over others at other positions. Average over all.")
+    groups = known.channels // count
     of, tree = read.tree(known)
-    own = ("mean", tree)
+    own = ("mean", tree, groups)
     if how == "sum":
-        own = ("mul", own, number(known.channels))
-    made = read.fields.new(known.samples, known.positions, 1, Function(of, own))
+        own = ("mul", own, number(count))
+    made = read.fields.new(known.samples, known.positions, groups, Function(of, own))
     s = d.sample.max(axis=tuple(axes), keepdims=True)
     s = s if made.samples > 1 else np.zeros_like(s)
-    return made.start + s * made.places + low
+    return made.start + (s * made.places + low) * groups + group
 
 
 def largest(read: Reader, x: Entries) -> Entries:
@@ -405,6 +435,8 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     table[place] = d.channel
     from scalewise.reading._steps import Tokens
 
+    if what.links:
+        raise read.refuse("computes tokens from tokens. Look up the tokens that the model is given.")
     make = Tokens(tuple((table + what.offset).tolist()), positions, len(w))
     hot = read.fields.new(known.samples, positions, len(w), Made("read", (-1,), (make, positions, len(w))))
     root = len(w) ** 0.5
@@ -437,23 +469,28 @@ def _fields(read: Reader, one: Entries, two: Entries) -> Operand:
     return _logits(read, one, np.swapaxes(two, -1, -2))
 
 
-def _scaled_linear(read: Reader, x: Entries) -> tuple[Known, Entries, float]:
-    """Queries or keys: a field, its entries, and the number by which it is multiplied."""
+def _asked(read: Reader, x: Entries) -> tuple[Known, Entries, float, Norm | None]:
+    """Queries or keys: a field, its entries, the number by which it is multiplied, and the norm of its heads."""
     known, x = read.settled(x)
-    if isinstance(known.what, Turned):
-        source = read.fields.known[known.what.of]
-        return source, x - known.start + source.start, 1.0
-    terms = read.terms(known)
-    if len(terms) == 1:
-        ((of, factor),) = terms.items()
-        source = read.fields.known[of]
-        if source.size == known.size:
-            return source, x - known.start + source.start, factor
-    return known, x, 1.0
+    of, factor, norm = known, 1.0, None
+    if isinstance(of.what, Turned):
+        of = read.fields.known[of.what.of]
+    terms = read.terms(of)
+    if len(terms) == 1 and (own := next(iter(terms.items()))) and read.fields.known[own[0]].size == of.size:
+        of, factor = read.fields.known[own[0]], factor * own[1]
+    if isinstance(of.what, Function) and (found := norm_in(of.what.tree)) and found.groups > 1:
+        norm = Norm((), found.eps, found.centred)
+        factor *= found.factor
+        of = read.fields.known[of.what.of]
+    return of, x - known.start + of.start, factor, norm
 
 
 def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
     """The matrices of positions by which heads are multiplied; ``None`` if they are not."""
+    if len(np.unique(x)) < x.size:
+        raise read.refuse(
+            "has keys that several heads share, which is not known. Give keys and values as many heads as queries."
+        )
     known, _ = read.settled(x)
     what = known.what
     if not isinstance(what, Turned):
@@ -474,8 +511,10 @@ def _logits(read: Reader, q: Entries, k: Entries) -> Entries:
     turns = _turns(read, q, q.shape[-1]), _turns(read, k, q.shape[-1])
     if (turns[0] is None) != (turns[1] is None):
         raise read.refuse("turns queries or keys alone by their positions. Turn both.")
-    queries, q, f = _scaled_linear(read, q)
-    keys, k, g = _scaled_linear(read, k)
+    queries, q, f, norm = _asked(read, q)
+    keys, k, g, its = _asked(read, k)
+    if norm != its:
+        raise read.refuse("norms queries or keys alone. Norm both of them alike.")
     a, b = read.fields.decoded(q), read.fields.decoded(k)
     size = q.shape[-1]
     head = a.channel[..., 0] // size
@@ -490,7 +529,7 @@ def _logits(read: Reader, q: Entries, k: Entries) -> Entries:
         raise read.refuse("compares different samples. Samples must be independent of each other.")
     heads = queries.channels // size
     both = None if turns[0] is None or turns[1] is None else (turns[0], turns[1])
-    what = Logits(queries.number, keys.number, size, f * g, turns=both)
+    what = Logits(queries.number, keys.number, size, f * g, turns=both, norm=norm)
     made = read.fields.new(queries.samples, (heads, queries.places, keys.places), 1, what)
     index = (a.sample[..., 0] * heads + head) * queries.places + a.position[..., 0]
     return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
@@ -529,7 +568,7 @@ def _attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
     q = read.fields.known[logits.queries]
     power = _power(read, logits)
     causal = _causal(read, logits, shares.positions)
-    given = (size, power, causal, logits.turns)
+    given = (size, power, causal, logits.turns, logits.norm)
     made = read.fields.new(
         values.samples, q.positions, values.channels, Made("attend", (q.number, logits.keys, values.number), given)
     )

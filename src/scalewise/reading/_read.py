@@ -100,6 +100,7 @@ def read_model(seen: Callable[[bool], Pass], at: tuple[int, ...] | None) -> Read
                 known, entries, output = _kept(own.read, known, entries, output, at)
             writer = Writer(own.read)
             last = writer.write(known.number)
+            writer.check_weights(last)
         except NotSeparableError:
             continue
         if last != len(writer.steps) - 1:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from scalewise.networks._laws import WeightLaw
+from scalewise.networks._sites import Matrix
 from scalewise.reading._fields import (
     Combined,
     Entries,
@@ -17,8 +18,10 @@ from scalewise.reading._fields import (
     Input,
     Known,
     Linear,
+    Link,
     Made,
     NotSeparableError,
+    Numbers,
     Placed,
     Turned,
     UnreadError,
@@ -92,7 +95,8 @@ class Reader:
             samples: Whether its first axis is that of the samples.
         """
         count = shape[0] if samples else 1
-        made = self.fields.new(count, (), math.prod(shape) // count, Input(offset, tokens))
+        size = math.prod(shape) // count
+        made = self.fields.new(count, (), size, Input(offset, size, tokens))
         return made.entries.reshape(shape)
 
     def new(self, like: Known, what: What, *, positions: tuple[int, ...] | None = None) -> Known:
@@ -188,6 +192,21 @@ class Reader:
             return self.fields.known[left[0][0]]
         return self.new(like, Combined(left))
 
+    def of_weights(self, entries: Sequence[Entries]) -> bool:
+        """Whether all entries are those of parameters."""
+        owners = [k for own in entries for k in self.fields.owners(own)]
+        return all(isinstance(self.source(k).what, Weight) for k in owners)
+
+    def computed(self, of: Known, sums: np.ndarray, added: np.ndarray) -> Known:
+        """Numbers made of those of an input: sums (number, other) of them, and something added to each."""
+        root, tree = self.tree(of)
+        source = self.fields.known[root]
+        what = source.what
+        assert isinstance(what, Input)
+        link = Link(tree, Matrix.of(sums), tuple(added.tolist()))
+        made = replace(what, links=(*what.links, link))
+        return self.fields.new(source.samples, (), len(sums), made)
+
     # Entries as a field.
 
     def settled(self, entries: Entries) -> tuple[Known, Entries]:
@@ -265,8 +284,8 @@ class Reader:
         if isinstance(source.what, Input):
             if np.any(index != index[:1]):
                 raise self.refuse("reads other numbers of other samples. Give samples an axis of their own.")
-            flat = tuple(np.where(index[0] < 0, -1, index[0] + source.what.offset).ravel().tolist())
-            make = Gathered(flat, (*positions, index.shape[-1]), tree)
+            flat = tuple(index[0].ravel().tolist())
+            make = Gathered(source.what, flat, (*positions, index.shape[-1]), tree)
             made = Made("read", (-1,), (make, positions, index.shape[-1]))
             return self.fields.new(source.samples, positions, index.shape[-1], made)
         factor = slope(tree)
@@ -332,6 +351,8 @@ class Reader:
             own = Function(part(what.of), what.tree)
         elif isinstance(what, Placed):
             own = Placed(what.weights[:, low:high])
+        elif isinstance(what, Numbers):
+            own = Numbers(what.numbers[:, low:high])
         elif isinstance(what, Made) and what.verb in ("multiply", "spread", "stack"):
             own = replace(what, of=tuple(map(part, what.of)))
         else:

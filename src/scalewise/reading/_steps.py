@@ -13,6 +13,7 @@ from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._nodes import Hyperparameters, Reading
 from scalewise.networks._sites import Matrix, Taps
+from scalewise.reading._fields import Input
 from scalewise.reading._trees import Tree, X, evaluate
 
 
@@ -21,11 +22,13 @@ class Gathered(Reading):
     """Features that are entries of an input, and functions of them.
 
     Args:
-        index: Which entries of a sample, one after another; -1 where there is 0.
+        source: Which numbers of a sample, and what is computed of them first.
+        index: Which of these, one after another; -1 where there is 0.
         shape: Positions along each axis, then features.
         tree: What is made of each.
     """
 
+    source: Input
     index: tuple[int, ...]
     shape: tuple[int, ...]
     tree: Tree = X
@@ -34,7 +37,11 @@ class Gathered(Reading):
     def __call__(self, x: Any, xp: Any) -> Any:
         """(sample, *positions, feature)."""
         index = np.array(self.index)
-        flat = evaluate(self.tree, x.reshape(len(x), -1), xp)
+        flat = x.reshape(len(x), -1)[:, self.source.offset : self.source.offset + self.source.size]
+        for link in self.source.links:
+            flat = evaluate(link.tree, flat, xp) @ xp.asarray(link.sums.array.T, dtype=x.dtype)
+            flat = flat + xp.asarray(link.added, dtype=x.dtype)
+        flat = evaluate(self.tree, flat, xp)
         found = xp.take(flat, np.maximum(index, 0), axis=1) * (index >= 0).astype(x.dtype)
         return found.reshape(len(x), *self.shape)
 
@@ -175,10 +182,9 @@ def _played(build: Builder, step: Step, own: list[Field]) -> Field:
         case "stack":
             return build.stack(own, *given)
         case "attend":
-            size, power, grows, causal, turns = given
-            return build.attend(
-                (own[0], own[1], own[2]), size, power, None, grows=grows, causal=causal, turns=turns
-            )
+            size, power, grows, causal, turns, norm = given
+            changed = {"grows": grows, "causal": causal, "turns": turns, "norm": norm}
+            return build.attend((own[0], own[1], own[2]), size, power, None, **changed)
         case "norm":
             eps, centred, joint, groups = given
             return build.norm(own[0], eps, centred=centred, joint=joint, groups=groups)

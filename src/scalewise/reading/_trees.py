@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-# ("x",) is the field itself, ("c", number) a number, ("mean", tree) an average over channels, and (name, *trees) a
-# function of entries that stand at the same place.
+# ("x",) is the field itself, ("c", number) a number, ("mean", tree, groups) an average over the channels of each group,
+# and (name, *trees) a function of entries that stand at the same place.
 Tree = tuple[Any, ...]
 X: Tree = ("x",)
 
@@ -102,7 +102,11 @@ def evaluate(tree: Tree, x: Any, xp: Any = np) -> Any:
     if tree[0] == "c":
         return tree[1]
     if tree[0] == "mean":
-        return evaluate(tree[1], x, xp).mean(axis=-1, keepdims=True)
+        own = evaluate(tree[1], x, xp)
+        if tree[2] == 1:
+            return own.mean(axis=-1, keepdims=True)
+        apart = own.reshape(*own.shape[:-1], tree[2], -1).mean(axis=-1, keepdims=True)
+        return (apart + 0 * own.reshape(*apart.shape[:-1], -1)).reshape(own.shape)
     return FUNCTIONS[tree[0]](xp, *(evaluate(own, x, xp) for own in tree[1:]))
 
 
@@ -204,15 +208,23 @@ class NormOf:
     eps: float
     centred: bool
     factor: float
+    groups: int = 1
+
+
+def _groups(tree: Tree) -> int:
+    """Into how many the channels fall of which there are averages."""
+    return max((t[2] for t in _all(tree) if t[0] == "mean"), default=1)
 
 
 def norm_in(tree: Tree) -> NormOf | None:
     """The norm that a tree computes, found by what it makes of some channels; ``None`` if it computes none."""
     if not averages(tree):
         return None
+    groups = _groups(tree)
     x = np.random.default_rng(0).normal(size=(6, 12)) * np.geomspace(1e-3, 1e3, 6)[:, None] + 0.4
+    whole = np.concatenate([x] * groups, axis=-1)
     with np.errstate(all="ignore"):
-        y = np.broadcast_to(evaluate(tree, x), x.shape)
+        y = np.broadcast_to(evaluate(tree, whole), whole.shape)[:, :12]
         if not np.isfinite(y).all():
             return None
         for centred in (False, True):
@@ -226,5 +238,5 @@ def norm_in(tree: Tree) -> NormOf | None:
             factor *= math.copysign(1.0, y[-1, 0] * z[-1, 0])
             eps = 0.0 if eps < 1e-14 else eps
             if np.allclose(y, factor * z / np.sqrt(square + eps)[:, None], rtol=1e-6, atol=1e-12):
-                return NormOf(float(f"{eps:.7g}"), centred, float(f"{factor:.12g}"))
+                return NormOf(float(f"{eps:.7g}"), centred, float(f"{factor:.12g}"), groups)
     return None

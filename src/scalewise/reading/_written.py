@@ -22,6 +22,7 @@ from scalewise.reading._fields import (
     Linear,
     Logits,
     Made,
+    Numbers,
     Placed,
     Shares,
     Turned,
@@ -66,6 +67,34 @@ class Writer:
             stack.pop()
         return self._made[number]
 
+    def check_weights(self, last: int) -> None:
+        """Refuse parameters that enter several random layers otherwise than as the same weights; a read-out is noted.
+
+        Args:
+            last: The step of the outputs.
+        """
+        used: dict[int, str] = {}
+        for name, (weights, _, _) in self.drawn.items():
+            if weights.dtype.kind == "f":
+                continue
+            some = weights.ravel()
+            others = {used[k] for k in some.tolist() if k in used}
+            used.update(dict.fromkeys(some.tolist(), name))
+            if not others:
+                continue
+            own = self.steps[last]
+            if own.verb == "draw" and own.given[0].name == name:
+                self.read.notes[
+                    f"`{sorted(others)[0]}` reads out, too, and is taken for independent weights there: outputs for the "
+                    "tokens that are read are larger than this."
+                ] = None
+            else:
+                self.read.fields.place = next(s.place for s in self.steps if s.verb == "draw" and s.given[0].name == name)
+                raise self.read.refuse(
+                    f"uses `{sorted(others)[0]}` in two ways, and what such weights make together is not known. Give "
+                    "each use weights of its own."
+                )
+
     def _below(self, known: Known) -> tuple[int, ...]:
         what = known.what
         if isinstance(what, Linear | Function):
@@ -92,6 +121,8 @@ class Writer:
             return self._random(known, what)
         if isinstance(what, Placed):
             return self._placed(known, what)
+        if isinstance(what, Numbers):
+            return self._numbers(known, what)
         if isinstance(what, Combined):
             own, factors = zip(*what.terms, strict=True)
             return self._add(known, "add", tuple(self._made[k] for k in own), *factors)
@@ -100,8 +131,8 @@ class Writer:
         if isinstance(what, Made):
             of = tuple(-1 if k < 0 else self._made[k] for k in what.of)
             if what.verb == "attend":
-                size, power, causal, turns = what.given
-                return self._add(known, "attend", of, size, power, False, causal, turns)
+                size, power, *rest = what.given
+                return self._add(known, "attend", of, size, power, False, *rest)
             return self._add(known, what.verb, of, *what.given)
         raise self.read.refuse("uses its inputs in a way that is not known. Let a linear layer read them.")
 
@@ -109,11 +140,11 @@ class Writer:
         of = self._made[what.of]
         if averages(what.tree):
             norm = norm_in(what.tree)
-            if known.channels == 1 or norm is None:
+            if norm is None or (norm.groups > 1 and known.channels % norm.groups) or known.channels == 1:
                 raise self.read.refuse(
                     "computes with averages over channels what is not a norm. LayerNorm and RMSNorm are known."
                 )
-            step = self._add(known, "norm", (of,), norm.eps, norm.centred, False, 1)
+            step = self._add(known, "norm", (of,), norm.eps, norm.centred, False, norm.groups)
             return step if norm.factor == 1 else self._add(known, "add", (step,), norm.factor)
         if what.tree == X:
             return of
@@ -180,6 +211,26 @@ class Writer:
         drawn = Drawn(known.channels, what.windows, numbers, what.groups, name)
         return self._add(known, "draw", (self._made[what.of],), drawn)
 
+    def _numbers(self, known: Known, what: Numbers) -> int:
+        """Fixed numbers, as random ones of the same covariance over positions."""
+        numbers = what.numbers
+        values, vectors = np.linalg.eigh(numbers @ numbers.T / known.channels)
+        keep = values > 1e-12 * values.max()
+        root = vectors[:, keep] * np.sqrt(values[keep])
+        count = root.shape[1]
+        make = Places(Matrix.of(root * count**0.5), known.positions)
+        read = self._add(known, "read", (-1,), make, known.positions, count)
+        name = f"numbers of {known.place or 'the model'} ({known.number})"
+        weights = np.linalg.lstsq(root * count**0.5, numbers, rcond=None)[0].T
+        self.drawn[name] = weights[:, None, :], None, 1.0
+        self.read.notes[
+            f"Numbers that {f'`{known.place}`' if known.place else 'the model'} adds are taken for random ones of the "
+            "same covariance over positions."
+        ] = None
+        own = Hyperparameters(0.0, 1.0, 0.0, 0.0, NORMAL)
+        drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
+        return self._add(known, "draw", (read,), drawn)
+
     def _placed(self, known: Known, what: Placed) -> int:
         """A random layer that reads which position it is."""
         rows, index = np.unique(what.weights, axis=0, return_inverse=True)
@@ -227,7 +278,7 @@ def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str
     weights, biases = [], []
     for name in names:
         w, b, factor = writer.drawn[name]
-        weights.append(factor * numbers(w))
+        weights.append(factor * (w if w.dtype.kind == "f" else numbers(w)))
         biases.append(np.zeros(len(w)) if b is None else numbers(b))
     return weights, biases
 

@@ -61,7 +61,10 @@ class Trace(TorchDispatchMode):
 
     def know(self, tensor: Tensor, entries: Any) -> None:
         """What the entries of a tensor are."""
-        own = entries if isinstance(entries, Unread | Tensor) else torch.from_numpy(np.array(entries))
+        own = entries
+        if not isinstance(own, Unread | Tensor):  # laid out as the numbers are, so that views are views
+            own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.long)
+            own.copy_(torch.from_numpy(np.array(entries)))
         self._known[id(tensor)] = (tensor, own)
 
     def entries(self, tensor: Any) -> Tensor | Unread | None:
@@ -237,6 +240,9 @@ class Trace(TorchDispatchMode):
                 return self._where(name, args)
             case "_softmax" | "_safe_softmax":
                 return softmax(read, operand(args[0]), args[1])
+            case "glu":
+                halves = np.split(operand(args[0]), 2, axis=given[0] if given else -1)
+                return entrywise(read, "mul", [halves[0], entrywise(read, "sigmoid", [halves[1]])])
             case "native_dropout" | "dropout":
                 return operand(args[0])
         return None
@@ -308,6 +314,8 @@ class Trace(TorchDispatchMode):
                 return self._adaptive(operand(x), args[1])
             case "scatter_add" | "index_add" | "scatter_reduce":
                 return self._scattered(name, args, kwargs)
+        if read.of_weights([e.numpy() for t in pytree.tree_leaves((args, kwargs)) if isinstance(e := self.entries(t), Tensor)]):
+            raise read.refuse("computes weights from weights. Let it use them as they are, times a number.")
         raise read.refuse(f"calls {func._schema.name}, which is not known. Give that module as a layer of `given`.")
 
     def _reduced(self, x: Entries, axes: Any, keep: bool, how: str) -> Any:
