@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,14 @@ class Writer:
         Args:
             last: The step of the outputs.
         """
-        used: dict[int, str] = {}
+        used = np.zeros(self.read.fields.end, dtype=np.int32)  # of each entry its last user, from 1 on
+        users = ["", *self.drawn]
         for name, (weights, _, _) in self.drawn.items():
             if weights.dtype.kind == "f":
                 continue
-            some = weights.ravel()
-            others = {used[k] for k in some.tolist() if k in used}
-            used.update(dict.fromkeys(some.tolist(), name))
+            found = np.bincount(used[weights.ravel()], minlength=1)
+            others = {users[k] for k in np.flatnonzero(found) if k}
+            used[weights.ravel()] = users.index(name)
             if not others:
                 continue
             own = self.steps[last]
@@ -158,10 +160,8 @@ class Writer:
 
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
-        with suppress(ValueError):
-            return activation(Entrywise(tree), name=None)
         try:
-            return activation(Entrywise(tree), kinks=kinks(tree), name="function")
+            return _recognised(tree)
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
@@ -247,6 +247,13 @@ class Writer:
         if not law.constant:
             return step
         return self._add(known, "apply", (step,), self._activation(("add", X, number(law.constant))))
+
+
+@cache  # a model has the same activation many times
+def _recognised(tree: Tree) -> Activation:
+    with suppress(ValueError):
+        return activation(Entrywise(tree), name=None)
+    return activation(Entrywise(tree), kinks=kinks(tree), name="function")
 
 
 def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction) -> tuple[Step, ...]:
