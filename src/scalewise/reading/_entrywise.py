@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalewise.reading._fields import (
+    distinct,
     Combined,
     Entries,
     Input,
@@ -233,7 +234,7 @@ def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
     def rank(own: tuple[Known, Entries]) -> tuple[bool, bool, int]:
         known, entries = own
         raw = isinstance(read.source(known).what, Weight)
-        whole = entries.size == known.size and np.unique(entries).size == known.size
+        whole = entries.size == known.size and distinct(entries) == known.size
         return not raw, whole, known.channels
     return max((0, 1), key=lambda k: rank(fields[k]))
 
@@ -242,7 +243,7 @@ def _aligned(
     read: Reader, known: Known, entries: Entries, other: Known, its: Entries, *, bias: bool
 ) -> Known | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
-    if entries.size != known.size or np.unique(entries).size != known.size:
+    if entries.size != known.size or distinct(entries) != known.size:
         raise read.refuse("combines fields of which neither has all places. Let one of them have all.")
     order = np.argsort(entries, axis=None)
     grid = np.broadcast_to(its, entries.shape).ravel()[order]

@@ -108,7 +108,8 @@ def _law(spread: np.ndarray | None, p: Tensor) -> Law:
     few = spread is None
     if abs(mean) <= (4 * math.sqrt(variance / len(values)) if few else 1e-9 * math.sqrt(variance)):
         mean = 0.0
-    excess = float(((values - values.mean()) ** 4).mean() / variance**2 - 3)
+    squares = np.square(values - values.mean())
+    excess = float(np.square(squares).mean() / variance**2 - 3)
     noise = 5 * math.sqrt(24 / len(values)) if few else _ALIKE
     return Law(variance, mean, _named(excess, noise))
 
