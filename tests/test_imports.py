@@ -28,7 +28,7 @@ LEVELS = [
     {"gaussian"},
     {"critical"},
     {"networks"},
-    {"_obstacles"},
+    {"_obstacles", "reading"},
     {"observables", "data"},
     {"selection"},
     {"theory", "nets", "limits"},

@@ -16,10 +16,10 @@ from scalewise.networks._forward import (
     among,
     attention,
     logits_of,
-    turned,
     mean_of,
     normed,
     places_seen,
+    turned,
 )
 from scalewise.networks._nodes import (
     Attend,

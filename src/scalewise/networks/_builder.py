@@ -47,6 +47,8 @@ from scalewise.networks._there import seen_by, shown
 class Layer(ABC):
     """What a network is made of: it becomes nodes of a program, by the verbs of `Builder`."""
 
+    notes: tuple[str, ...] = ()  # what it stands for otherwise than it is, in sentences
+
     @abstractmethod
     def into(self, build: Builder, of: Field) -> Field:
         """Continue the program behind a field.

@@ -155,7 +155,7 @@ def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
 
     $$\partial_{q_i}(R\hat q\cdot R'\hat k)=(m_i-\langle m\rangle-\hat q_i\,\hat q\cdot m/d)/r,
       \qquad m=R^TR'\hat k,\qquad\hat q=(q-\langle q\rangle)/r,$$
-    times $d^{-\alpha}$, and likewise of keys; $m$ alone without a norm, and without means of one that is not centred.
+    times $d^{-\alpha}$, and likewise of keys; $m$ alone without a norm, no means if it is not centred.
 
     Args:
         node: Attention with a norm, or with turns.
@@ -164,9 +164,9 @@ def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
         xp: NumPy or JAX's.
     """
     norm, scale = node.norm, float(node.size) ** node.power
+    mean = mean_of(norm or Norm((), 0.0, centred=False), 2)
     roots: list[Any] = [scale, scale]
     if norm is not None:
-        mean = mean_of(norm, 2)
         centred = [x - mean(x) if norm.centred else x for x in (q, k)]
         r, s = (xp.sqrt(mean(x * x) + norm.eps) * scale for x in centred)
         roots = [r[..., :, None, :], s[..., None, :, :]]
@@ -183,7 +183,9 @@ def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
         shape = (*q.shape[:-1], k.shape[-2], node.size)
         return xp.broadcast_to(of_query / scale, shape), xp.broadcast_to(of_key / scale, shape)
     found = []
-    for m, hat, root in zip((of_query, of_key), (q[..., :, None, :], k[..., None, :, :]), roots, strict=True):
+    for m, hat, root in zip(
+        (of_query, of_key), (q[..., :, None, :], k[..., None, :, :]), roots, strict=True
+    ):
         own = m - mean(m) if norm.centred else m
         found.append((own - hat * (hat * m).mean(axis=-1, keepdims=True)) / root)
     return found[0], found[1]

@@ -238,6 +238,11 @@ class Network:
         hidden = self.hidden_widths
         return self.depth * sum(1 / n for n in hidden) / len(hidden) if hidden else 0.0
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken for something else where a model was read, in sentences; nothing of other networks."""
+        return tuple(note for layer in self.layers for note in layer.notes)
+
     def replace(self, **changes: Any) -> Network:
         """The same network but for some arguments.
 
@@ -462,6 +467,7 @@ class Network:
         head = ("node", "sites", "channels", "fan-in", "C_b", "C_W", "lambda_b", "lambda_W")
         head += ("module",) if program.modules else ()
         yield Rows(head, cells, numbers=True)
+        yield from self.notes
 
 
 def _shaped(sizes: tuple[int, ...]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Plain:
     value: np.ndarray
 
 
-Operand = Entries | Plain
+Operand = Any  # entries, or `Plain`
 
 
 def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
@@ -47,11 +48,13 @@ def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
     shape = np.broadcast_shapes(
         *(o.value.shape if isinstance(o, Plain) else o.shape for o in operands)
     )
-    given = [_operand(read, o, shape) for o in operands]
+    given: list[Any] = [_operand(read, o, shape) for o in operands]
     fields = [k for k, o in enumerate(given) if not isinstance(o, Plain)]
     if not fields:
         raise read.refuse("computes with zeros alone. Leave that out of the model.")
-    if name in ("mul", "div") and any(isinstance(o, Plain) and not o.value.any() for o in given[: 2 if name == "mul" else 1]):
+    if name in ("mul", "div") and any(
+        isinstance(o, Plain) and not o.value.any() for o in given[: 2 if name == "mul" else 1]
+    ):
         return np.zeros(shape, dtype=int)
     if name in ("add", "sub") and isinstance(given[1], Plain) and not given[1].value.any():
         return given[0]
@@ -89,14 +92,18 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
             other = _uniform(given[1 - at].value)
             if other == 1:
                 return entries
-        raise read.refuse("changes the weights of an attention behind its softmax. Leave them as they are.")
+        raise read.refuse(
+            "changes the weights of an attention behind its softmax. Leave them as they are."
+        )
     if not entries.all():
-        raise read.refuse("computes with a field and zeros beside it. Pad behind an activation, or before a linear layer.")
+        raise read.refuse(
+            "computes with a field and zeros beside it. Pad behind an activation, or before a linear layer."
+        )
     numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
     varied = [k for k, n in enumerate(numbers) if n is None and k != at]
     if varied:
         return _with_numbers(read, name, given, at, known, entries)
-    tree = (name, *(X if k == at else number(n) for k, n in enumerate(numbers)))
+    tree = (name, *(X if n is None else number(n) for n in numbers))
     made = applied(read, known, name, tree, numbers, at)
     return entries - known.start + made.start
 
@@ -123,7 +130,9 @@ def applied(read, known, name, tree, numbers, at) -> Known:
     return read.function(known, tree)
 
 
-def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entries: Entries) -> Entries:
+def _of_logits(
+    read: Reader, name: str, given: list, at: int, known: Known, entries: Entries
+) -> Entries:
     """Logits times a number, or with numbers added."""
     what = known.what
     assert isinstance(what, Logits)
@@ -138,7 +147,11 @@ def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entr
         shift = np.broadcast_to(others[0] if name == "add" else -others[0], entries.shape)
     elif name == "add":
         shift = np.broadcast_to(others[0], entries.shape)
-    elif name in ("mul", "div") and (number := _uniform(others[0])) is not None and (name == "mul" or at == 0):
+    elif (
+        name in ("mul", "div")
+        and (number := _uniform(others[0])) is not None
+        and (name == "mul" or at == 0)
+    ):
         factor = number if name == "mul" else 1 / number
         added = None if what.added is None else factor * what.added
         made = read.new(known, replace(what, scale=factor * what.scale, added=added))
@@ -152,23 +165,29 @@ def _of_logits(read: Reader, name: str, given: list, at: int, known: Known, entr
     added = np.zeros((known.samples, known.places))
     added[d.sample, d.position] = shift
     if np.any(added != added[:1]):
-        raise read.refuse("masks other positions of other samples. Give samples of the same length.")
+        raise read.refuse(
+            "masks other positions of other samples. Give samples of the same length."
+        )
     total = added[0] if what.added is None else added[0] + what.added
     made = read.new(known, replace(what, added=total))
     return entries - known.start + made.start
 
 
-def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, entries: Entries) -> Entries:
+def _with_numbers(
+    read: Reader, name: str, given: list, at: int, known: Known, entries: Entries
+) -> Entries:
     """A field times numbers of its positions."""
     value = np.broadcast_to(given[1 - at].value, entries.shape) if len(given) == 2 else np.zeros(())
-    if isinstance(read.source(known).what, Input) and (name in ("add", "mul") or (name in ("sub", "div") and at == 0)):
+    if isinstance(read.source(known).what, Input) and (
+        name in ("add", "mul") or (name in ("sub", "div") and at == 0)
+    ):
         return _of_inputs(read, name, known, entries, value)
     if name == "add" or (name == "sub" and at == 0):
         return _added(read, given[at], value if name == "add" else -value)
     if name not in ("mul", "div") or len(given) > 2 or (name == "div" and at == 1):
         raise read.refuse(
-            f"computes {name!r} of a field and of numbers that differ from place to place. Numbers of positions may "
-            "multiply it."
+            f"computes {name!r} of a field and of numbers that differ from place to place. Numbers of positions "
+            "may multiply it."
         )
     known, entries = read.settled(given[at])
     d = read.fields.decoded(entries)
@@ -178,8 +197,8 @@ def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, e
         own = read.turned(known)
         if own is None or np.any(numbers != numbers[:1]):
             raise read.refuse(
-                "multiplies channels by numbers that differ, and channels of one kind have no order. Let parameters "
-                "do that."
+                "multiplies channels by numbers that differ, and channels of one kind have no order. Let "
+                "parameters do that."
             )
         terms = tuple((order, by * numbers[0]) for order, by in own.terms)
         made = read.new(known, Turned(own.of, terms))
@@ -188,14 +207,25 @@ def _with_numbers(read: Reader, name: str, given: list, at: int, known: Known, e
     return entries - known.start + made.start
 
 
-def _of_inputs(read: Reader, name: str, known: Known, entries: Entries, value: np.ndarray) -> Entries:
+def _of_inputs(
+    read: Reader, name: str, known: Known, entries: Entries, value: np.ndarray
+) -> Entries:
     """Numbers of the inputs times others, or with others added."""
     d = read.fields.decoded(entries)
     numbers = np.full((known.samples, known.channels), np.nan)
-    numbers[d.sample, d.channel] = {"add": value, "sub": -value, "mul": value, "div": 1 / np.where(value, value, 1)}[name]
+    numbers[d.sample, d.channel] = {
+        "add": value,
+        "sub": -value,
+        "mul": value,
+        "div": 1 / np.where(value, value, 1),
+    }[name]
     first = np.nan_to_num(numbers[0])
-    if np.any(np.nan_to_num(numbers) != first) or np.any(numbers[d.sample, d.channel] != first[d.channel]):
-        raise read.refuse("computes with other numbers for other samples. Give the model all that it reads as inputs.")
+    if np.any(np.nan_to_num(numbers) != first) or np.any(
+        numbers[d.sample, d.channel] != first[d.channel]
+    ):
+        raise read.refuse(
+            "computes with other numbers for other samples. Give the model all that it reads as inputs."
+        )
     adds = name in ("add", "sub")
     sums = np.eye(known.channels) if adds else np.diag(first)
     made = read.computed(known, sums, first if adds else np.zeros(known.channels))
@@ -209,7 +239,9 @@ def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
     numbers = np.zeros((known.samples, known.places, known.channels))
     numbers[d.sample, d.position, d.channel] = value
     if np.any(numbers != numbers[:1]):
-        raise read.refuse("adds other numbers for other samples. Give the model all that it reads as inputs.")
+        raise read.refuse(
+            "adds other numbers for other samples. Give the model all that it reads as inputs."
+        )
     beside = read.fields.new(1, known.positions, known.channels, Numbers(numbers[0]))
     made = _combined(read, "add", known, beside, known)
     return entries - known.start + made.start
@@ -222,11 +254,11 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     known, entries = fields[lead]
     adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
     other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
-    if isinstance(other, float):
+    if not isinstance(other, Known):
         given: list = [entries, Plain(np.array(other))]
         return entrywise(read, name, given if lead == 0 else given[::-1])
-    pair = (known, other) if lead == 0 else (other, known)
-    made = _combined(read, name, *pair, known)
+    one_, two_ = (known, other) if lead == 0 else (other, known)
+    made = _combined(read, name, one_, two_, known)
     return entries - known.start + made.start
 
 
@@ -236,6 +268,7 @@ def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
         raw = isinstance(read.source(known).what, Weight)
         whole = entries.size == known.size and distinct(entries) == known.size
         return not raw, whole, known.channels
+
     return max((0, 1), key=lambda k: rank(fields[k]))
 
 
@@ -244,7 +277,9 @@ def _aligned(
 ) -> Known | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
     if entries.size != known.size or distinct(entries) != known.size:
-        raise read.refuse("combines fields of which neither has all places. Let one of them have all.")
+        raise read.refuse(
+            "combines fields of which neither has all places. Let one of them have all."
+        )
     order = np.argsort(entries, axis=None)
     grid = np.broadcast_to(its, entries.shape).ravel()[order]
     grid = grid.reshape(known.samples, known.places, known.channels)
@@ -258,15 +293,24 @@ def _aligned(
             return float(np.asarray(evaluate(tree, np.array(law.constant))))
         return read.placed(other, grid[:1], known.positions)
     if isinstance(source.what, Input) and not isinstance(read.source(known).what, Input):
-        raise read.refuse("adds inputs to channels, or multiplies them. Let a linear layer read the inputs first.")
+        raise read.refuse(
+            "adds inputs to channels, or multiplies them. Let a linear layer read the inputs first."
+        )
     d = read.fields.decoded(grid)
     rows = d.position[0, :, 0]
     channels = np.arange(known.channels) // max(known.channels // other.channels, 1)
     if np.any(d.channel != channels) or np.any(d.position != rows[:, None]):
-        raise read.refuse("combines channels of one field with others of another. Combine equal ones.")
+        raise read.refuse(
+            "combines channels of one field with others of another. Combine equal ones."
+        )
     if other.samples > 1 and np.any(d.sample != np.arange(known.samples)[:, None, None]):
         raise read.refuse("combines different samples. Samples must be independent of each other.")
-    if other.channels != known.channels and read.root(other) != read.root(known) and len(np.unique(rows)) == len(rows) == other.places and other.positions == known.positions:
+    if (
+        other.channels != known.channels
+        and read.root(other) != read.root(known)
+        and len(np.unique(rows)) == len(rows) == other.places
+        and other.positions == known.positions
+    ):
         return other
     return read.chosen(other, rows, known.positions)
 
@@ -280,7 +324,12 @@ def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known
     roots = read.root(a), read.root(b)
     if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
         a, b = b, a
-    if name == "add" and isinstance(a.what, Linear) and isinstance(b.what, Placed) and a.what.biases is None:
+    if (
+        name == "add"
+        and isinstance(a.what, Linear)
+        and isinstance(b.what, Placed)
+        and a.what.biases is None
+    ):
         rows = b.what.weights
         if np.all(rows == rows[:1]) and not read.held(a):
             return read.new(a, replace(a.what, biases=rows[0]))
@@ -289,7 +338,9 @@ def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known
         return read.function_of(like, root, (name, one, two))
     if name in ("add", "sub"):
         if a.channels != b.channels:
-            raise read.refuse("adds a number of each position to channels. Let it have as many channels.")
+            raise read.refuse(
+                "adds a number of each position to channels. Let it have as many channels."
+            )
         terms = read.terms(a)
         for k, f in read.terms(b).items():
             terms[k] = terms.get(k, 0.0) + (f if name == "add" else -f)
@@ -308,5 +359,3 @@ def _gated(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
     raise read.refuse(
         "multiplies channels by one number for each position, made of other channels. Let it have as many channels."
     )
-
-

@@ -1,8 +1,8 @@
 """Entries: every number that a model computes has one, and whatever only moves numbers moves these instead.
 
-An array of entries has the shape of the array that it stands for. Views, slices, paddings and copies are done to it by
-the library itself; what an entry is (of which field, at which sample, position and channel) can be read off at any
-time, however the array lies.
+An array of entries has the shape of the array that it stands for. Views, slices, paddings and copies are done to it
+by the library itself; what an entry is (of which field, at which sample, position and channel) can be read off at
+any time, however the array lies.
 """
 
 from __future__ import annotations
@@ -160,7 +160,19 @@ class Shares:
     logits: Logits
 
 
-What = Input | Weight | Linear | Placed | Numbers | Made | Function | Combined | Turned | Logits | Shares
+What = (
+    Input
+    | Weight
+    | Linear
+    | Placed
+    | Numbers
+    | Made
+    | Function
+    | Combined
+    | Turned
+    | Logits
+    | Shares
+)
 
 
 @dataclass

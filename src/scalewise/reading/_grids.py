@@ -50,7 +50,9 @@ class Grid:
         sample = sample_of_rows(fields, ids)
         owners = [fields.known[k] for k in np.unique(owner) if k >= 0]
         key = numbered(np.stack([owner.max(axis=-1), position.max(axis=-1)], axis=-1))
-        positions, index = kept(owners, sample, position.max(axis=-1)) or laid_out(sample, key, flat)
+        positions, index = kept(owners, sample, position.max(axis=-1)) or laid_out(
+            sample, key, flat
+        )
         shape = (int(sample.max()) + 1, math.prod(positions), ids.shape[-1])
         grid = np.zeros(shape, dtype=int)
         grid[sample, index] = ids
@@ -101,7 +103,9 @@ def sample_of_rows(fields: Fields, rows: Entries) -> np.ndarray:
     known = (d.owner >= 0) & (counts[np.maximum(d.owner, 0)] > 1)
     sample = np.where(known, d.sample, -1).max(axis=-1)
     if np.any(known & (d.sample != sample[..., None])):
-        raise MixedSamplesError("The model puts numbers of different samples together. Samples must be independent.")
+        raise MixedSamplesError(
+            "The model puts numbers of different samples together. Samples must be independent."
+        )
     if sample.min() < 0 <= sample.max():
         for axis in range(sample.ndim):
             line = np.moveaxis(sample, axis, 0).reshape(sample.shape[axis], -1)
@@ -120,5 +124,3 @@ class MixedSamplesError(ValueError):
 def _changes(values: np.ndarray, axis: int, there: np.ndarray) -> bool:
     high = np.where(there, values, -1).max(axis=axis, keepdims=True)
     return bool(np.any((values != high) & there))
-
-

@@ -26,11 +26,12 @@ def along(
     for shape in _with_ones(places, len(sizes)):
         found = _factored(table.reshape(*shape, *sizes), len(sizes))
         if found is not None:
-            return shape, tuple(
-                IDENTITY if own.shape[0] == own.shape[1] and np.array_equal(own, np.eye(len(own))) else Matrix.of(own)
-                for own in found
-            )  # fmt: skip
+            return shape, tuple(IDENTITY if _is_identity(own) else Matrix.of(own) for own in found)
     raise NotSeparableError
+
+
+def _is_identity(table: np.ndarray) -> bool:
+    return table.shape[0] == table.shape[1] and np.array_equal(table, np.eye(len(table)))
 
 
 def _with_ones(places: tuple[int, ...], axes: int) -> list[tuple[int, ...]]:
@@ -55,9 +56,7 @@ def _factored(table: np.ndarray, axes: int) -> list[np.ndarray] | None:
         return None
     found, total = [], np.ones(())
     for k in range(axes):
-        cut = tuple(
-            slice(None) if j % axes == k else peak[j] for j in range(2 * axes)
-        )
+        cut = tuple(slice(None) if j % axes == k else peak[j] for j in range(2 * axes))
         own = table[cut] / (table[peak] if k else 1.0)
         found.append(own)
         total = np.multiply.outer(total, own)
@@ -100,9 +99,7 @@ def windows_seen(
     return np.moveaxis(x, 1, 1 + axes)
 
 
-def laid_out(
-    sample: np.ndarray, row: np.ndarray, flat: bool
-) -> tuple[tuple[int, ...], np.ndarray]:
+def laid_out(sample: np.ndarray, row: np.ndarray, flat: bool) -> tuple[tuple[int, ...], np.ndarray]:
     """Positions along each axis, and which of them each row of an array is.
 
     Args:
@@ -139,5 +136,3 @@ def numbered(rows: np.ndarray) -> np.ndarray:
     rank = np.empty(len(first), dtype=int)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse.ravel()].reshape(rows.shape[:-1])
-
-

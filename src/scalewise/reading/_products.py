@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from scalewise.networks._forward import places_seen
 from scalewise.networks._nodes import Norm
 from scalewise.networks._sites import IDENTITY, Matrix, Window
 from scalewise.reading._entrywise import Operand, Plain
@@ -69,7 +71,9 @@ def _weights(read: Reader, own: Entries) -> tuple[Entries, float]:
     root, tree = read.tree(known)
     factor = slope(tree)
     if factor is None or own.min() <= 0:
-        raise read.refuse("computes weights from weights. Let it use them as they are, times a number.")
+        raise read.refuse(
+            "computes weights from weights. Let it use them as they are, times a number."
+        )
     return own - known.start + read.fields.known[root].start, factor
 
 
@@ -78,7 +82,9 @@ def linear(read: Reader, x: Entries, w: Entries) -> Entries:
     if w.ndim > 2:
         first = w.reshape(-1, *w.shape[-2:])
         if np.any(first != first[:1]):
-            raise read.refuse("has weights of its own for each place or group, written as a batch of matrices.")
+            raise read.refuse(
+                "has weights of its own for each place or group, written as a batch of matrices."
+            )
         w = first[0]
     weights, factor = _weights(read, w)
     known, x = _one_field(read, x)
@@ -103,7 +109,9 @@ def linear(read: Reader, x: Entries, w: Entries) -> Entries:
     x, weights = x[..., order], weights[order]
     seen = read.fields.decoded(x).position.reshape(*x.shape[:-1], high - low, taps)
     if np.any(seen != seen[..., :1, :]):
-        raise read.refuse("reads other positions of other channels. Let it read all channels at the same positions.")
+        raise read.refuse(
+            "reads other positions of other channels. Let it read all channels at the same positions."
+        )
     seen = seen[..., 0, :]
     sample = sample_of_rows(read.fields, x)
     if (low, high) != (0, known.channels):
@@ -112,12 +120,16 @@ def linear(read: Reader, x: Entries, w: Entries) -> Entries:
     positions, index = _rows(read, [known], sample, seen)
     table = _rows_of(seen, sample, index, math.prod(positions))
     of, windows, order_of_taps = _taps(read, known, table, positions)
-    made = Linear(of.number, windows, np.ascontiguousarray(w_by_tap[:, order_of_taps]), None, 1, factor)
+    made = Linear(
+        of.number, windows, np.ascontiguousarray(w_by_tap[:, order_of_taps]), None, 1, factor
+    )
     out = read.fields.new(known.samples, _settled_positions(windows, of), weights.shape[-1], made)
     return _rows_out(out, sample, index)
 
 
-def _rows(read: Reader, owners: list[Known], sample: np.ndarray, seen: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+def _rows(
+    read: Reader, owners: list[Known], sample: np.ndarray, seen: np.ndarray
+) -> tuple[tuple[int, ...], np.ndarray]:
     """Positions along each axis of rows that see some, and which each row is."""
     if seen.shape[-1] == 1 and (found := kept(owners, sample, seen[..., 0])):
         return found
@@ -141,7 +153,7 @@ def _rows_out(out: Known, sample: np.ndarray, index: np.ndarray) -> Entries:
 
 
 def _one_field(read: Reader, x: Entries) -> tuple[Known, Entries]:
-    """The only owner of entries, some of which may be 0 or stand there more than once; made if there are several."""
+    """The only owner of entries, some of them 0 or there more than once; a new field if there are several."""
     owners = read.fields.owners(x)
     if len(owners) == 1:
         return owners[0], x
@@ -156,7 +168,9 @@ def _of_inputs(read: Reader, known: Known, x: Entries, weights: Entries, factor:
     grid = np.zeros((known.samples, math.prod(positions), x.shape[-1]), dtype=int)
     grid[sample, index] = x
     placed = read.placed(known, grid, positions)
-    made = Linear(placed.number, (IDENTITY,) * len(positions), weights.T[:, None, :], None, 1, factor)
+    made = Linear(
+        placed.number, (IDENTITY,) * len(positions), weights.T[:, None, :], None, 1, factor
+    )
     out = read.fields.new(known.samples, positions, weights.shape[-1], made)
     return _rows_out(out, sample, index)
 
@@ -169,7 +183,11 @@ def _taps(
     if taps == 1:
         of = read.chosen(known, table[:, 0], positions)
         return of, (IDENTITY,) * len(of.positions), np.arange(1)
-    if len(table) == 1 and taps == known.places and np.array_equal(np.sort(table[0]), np.arange(taps)):
+    if (
+        len(table) == 1
+        and taps == known.places
+        and np.array_equal(np.sort(table[0]), np.arange(taps))
+    ):
         return known, tuple(Window(taps=n) for n in known.positions), np.argsort(table[0])
     if axes != 1:
         raise NotSeparableError
@@ -200,9 +218,13 @@ def convolved(
         rows = seen.reshape(*seen.shape[: 1 + len(taps)], -1)
         return np.moveaxis(linear(read, rows, w.reshape(len(w), -1).T), -1, 1)
     if not clean:
-        raise read.refuse("has groups, and reads positions that were moved. Let it read them as they lie.")
+        raise read.refuse(
+            "has groups, and reads positions that were moved. Let it read them as they lie."
+        )
     weights, factor = _weights(read, w)
-    found = [window_of(*own) for own in zip(known.positions, taps, stride, dilation, pads, strict=True)]
+    found = [
+        window_of(*own) for own in zip(known.positions, taps, stride, dilation, pads, strict=True)
+    ]
     if any(pad is not None for pad, _ in found):
         own = tuple(IDENTITY if pad is None else pad for pad, _ in found)
         sizes = tuple(a.length(n) for a, n in zip(own, known.positions, strict=True))
@@ -218,13 +240,18 @@ def convolved(
 
 
 def _depthwise(
-    read: Reader, known: Known, weights: Entries, factor: float, windows: Sequence[Window], positions: tuple[int, ...]
+    read: Reader,
+    known: Known,
+    weights: Entries,
+    factor: float,
+    windows: Sequence[Window],
+    positions: tuple[int, ...],
 ) -> Entries:
-    """A convolution of every channel by itself: a sum over taps, of random numbers of channels times what is seen."""
-    from scalewise.networks._forward import places_seen
-
+    """A convolution of every channel by itself: a sum over taps of what is seen times random numbers."""
     if weights.shape[:2] != (known.channels, 1):
-        raise read.refuse("makes several channels of one, channel by channel. Let it make one of each.")
+        raise read.refuse(
+            "makes several channels of one, channel by channel. Let it make one of each."
+        )
     tables = [places_seen(own, n) for own, n in zip(windows, known.positions, strict=True)]
     terms: dict[int, float] = {}
     like = None
@@ -234,7 +261,9 @@ def _depthwise(
             own = table[:, t]
             rows = np.where((rows[:, None] < 0) | (own < 0), -1, rows[:, None] * n + own).ravel()
         seen = read.chosen(known, rows, positions)
-        raw = np.broadcast_to(weights[(slice(None), 0, *tap)], (1, math.prod(positions), known.channels))
+        raw = np.broadcast_to(
+            weights[(slice(None), 0, *tap)], (1, math.prod(positions), known.channels)
+        )
         (owner,) = read.fields.owners(raw)
         gains = read.placed(owner, raw, positions)
         like = read.new(seen, Made("multiply", (seen.number, gains.number)))
@@ -246,7 +275,9 @@ def _depthwise(
 
 def _is_clean(known: Known, x: Entries) -> bool:
     """Whether an array (sample, channel, *positions) is a field as it lies."""
-    wanted = np.moveaxis(known.entries, -1, 1).reshape(known.samples, known.channels, *known.positions)
+    wanted = np.moveaxis(known.entries, -1, 1).reshape(
+        known.samples, known.channels, *known.positions
+    )
     return x.shape == wanted.shape and np.array_equal(x, wanted)
 
 
@@ -261,7 +292,12 @@ def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
     for own, what in ((d.channel, "channels"), (d.sample, "samples")):
         if np.any((own != own.max(axis=-1, keepdims=True)) & (x > 0)):
             raise read.refuse(
-                f"adds up different {what} with fixed numbers. " + ("Let parameters do that." if what == "channels" else "Samples must be independent.")
+                f"adds up different {what} with fixed numbers. "
+                + (
+                    "Let parameters do that."
+                    if what == "channels"
+                    else "Samples must be independent."
+                )
             )
     channel, sample = d.channel.max(axis=-1), d.sample.max(axis=-1)
     # one map for all rows of a batch: (row, column) -> a row of positions
@@ -270,10 +306,13 @@ def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
     flat_maps = maps.reshape(-1, numbers.shape[-1], known.places)
     flat_x = x.reshape(-1, x.shape[-1])
     positions = d.position.reshape(flat_x.shape)
-    lead = np.broadcast_to(numbers[..., None, :, :], (*x.shape[:-1], *numbers.shape[-2:])).reshape(-1, *numbers.shape[-2:])
+    lead = np.broadcast_to(numbers[..., None, :, :], (*x.shape[:-1], *numbers.shape[-2:])).reshape(
+        -1, *numbers.shape[-2:]
+    )
     for k in range(x.shape[-1]):
         there = flat_x[:, k] > 0
-        np.add.at(flat_maps, (np.flatnonzero(there), slice(None), positions[there, k]), lead[there, k])
+        at: Any = (np.flatnonzero(there), slice(None), positions[there, k])
+        np.add.at(flat_maps, at, lead[there, k])
     s = np.broadcast_to(np.maximum(sample, 0)[..., None], shape)
     c = np.broadcast_to(channel[..., None], shape)
     return _mapped(read, known, s, c, maps)
@@ -291,13 +330,18 @@ def _mixed_inputs(read: Reader, known: Known, x: Entries, numbers: np.ndarray) -
         own = np.where(d.owner[..., k] >= 0, 1.0, 0.0)[..., None] * numbers[..., None, k, :]
         at = np.maximum(d.channel[..., k], 0)[..., None, None]
         np.put_along_axis(
-            sums, np.broadcast_to(at, (*shape, 1)), np.take_along_axis(sums, np.broadcast_to(at, (*shape, 1)), -1) + own[..., None], -1
+            sums,
+            np.broadcast_to(at, (*shape, 1)),
+            np.take_along_axis(sums, np.broadcast_to(at, (*shape, 1)), -1) + own[..., None],
+            -1,
         )
     s = np.broadcast_to(sample[..., None], shape)
     first = [np.flatnonzero(s == k) for k in range(known.samples)]
     rows = sums.reshape(-1, known.channels)
     if any(not np.array_equal(rows[own], rows[first[0]]) for own in first):
-        raise read.refuse("adds up other numbers of other samples. Give samples an axis of their own.")
+        raise read.refuse(
+            "adds up other numbers of other samples. Give samples an axis of their own."
+        )
     made = read.computed(known, rows[first[0]], np.zeros(len(first[0])))
     index = np.zeros(s.size, dtype=int)
     for own in first:
@@ -323,7 +367,9 @@ def _mapped(read: Reader, known: Known, s: np.ndarray, c: np.ndarray, maps: np.n
     table = np.zeros((math.prod(sizes), known.places))
     table[index] = maps
     if np.any(table[index] != maps):
-        raise read.refuse("moves positions of one channel otherwise than those of another. Move all alike.")
+        raise read.refuse(
+            "moves positions of one channel otherwise than those of another. Move all alike."
+        )
     made = read.moved(known, table, (math.prod(sizes),) if read.flat else sizes)
     s = s if made.samples > 1 else np.zeros_like(s)
     return made.start + (s * made.places + index) * made.channels + c
@@ -333,7 +379,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
     """Sums, means or largest numbers along axes, which are left out."""
     axes = [a % x.ndim for a in axes]
     axes = [a for a in axes if x.shape[a] > 1] or axes[:1]
-    known, x = _one_field(read, x)
+    _, x = _one_field(read, x)
     d = read.fields.decoded(x)
 
     def changes(own: np.ndarray) -> list[int]:
@@ -355,7 +401,9 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
         x = np.expand_dims(found, tuple(over_places))
     if over_channels:
         if how == "max":
-            raise read.refuse("takes the largest of its channels, which has no limit. Take their mean.")
+            raise read.refuse(
+                "takes the largest of its channels, which has no limit. Take their mean."
+            )
         x = _over_channels(read, x, over_channels, how)
     drop = tuple(a for a in axes if x.shape[a] == 1)
     return x.reshape([n for a, n in enumerate(x.shape) if a not in drop])
@@ -366,9 +414,13 @@ def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entri
     known, x = _one_field(read, x)
     d = read.fields.decoded(x)
     count = math.prod(x.shape[a] for a in axes)
-    low, group = (own.min(axis=tuple(axes), keepdims=True) for own in (d.position, d.channel // count))
+    low, group = (
+        own.min(axis=tuple(axes), keepdims=True) for own in (d.position, d.channel // count)
+    )
     if known.channels % count or np.any(d.position != low) or np.any(d.channel // count != group):
-        raise read.refuse("averages over some of its channels, or over others at other positions. Average over all.")
+        raise read.refuse(
+            "averages over some of its channels, or over others at other positions. Average over all."
+        )
     groups = known.channels // count
     of, tree = read.tree(known)
     own = ("mean", tree, groups)
@@ -390,13 +442,22 @@ def largest(read: Reader, x: Entries) -> Entries:
 
 
 def _in_windows(read: Reader, known: Known, x: Entries, windows: tuple[Window, ...]) -> Entries:
-    made = read.new(known, Made("largest", (known.number,), (windows,)), positions=_settled_positions(windows, known))
+    made = read.new(
+        known,
+        Made("largest", (known.number,), (windows,)),
+        positions=_settled_positions(windows, known),
+    )
     d = read.fields.decoded(x[..., 0])
     return made.start + d.sample * made.places * made.channels + d.channel
 
 
 def pooled(
-    read: Reader, x: Entries, taps: Sequence[int], stride: Sequence[int], pads: Sequence[tuple[int, int]], how: str
+    read: Reader,
+    x: Entries,
+    taps: Sequence[int],
+    stride: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    how: str,
 ) -> Entries:
     """Means or largest numbers of windows, of entries (sample, channel, *positions)."""
     axes = len(taps)
@@ -407,12 +468,18 @@ def pooled(
         rows = rows.reshape(*rows.shape[: 2 + axes], 1, -1)
         return mixed(read, rows, np.full((rows.shape[-1], 1), 1 / rows.shape[-1]))[..., 0, 0]
     if not _is_clean(known, x):
-        raise NotSeparableError if read.flat is False else read.refuse("takes the largest of moved positions.")
+        raise (
+            NotSeparableError
+            if read.flat is False
+            else read.refuse("takes the largest of moved positions.")
+        )
     windows = []
     for own in zip(known.positions, taps, stride, (1,) * axes, pads, strict=True):
         pad, window = window_of(*own)
         if pad is not None:
-            raise read.refuse("takes maxima with a padding that is not centred. Choose another size of the window.")
+            raise read.refuse(
+                "takes maxima with a padding that is not centred. Choose another size of the window."
+            )
         windows.append(window)
     positions = _settled_positions(windows, known)
     made = read.new(known, Made("largest", (known.number,), (tuple(windows),)), positions=positions)
@@ -427,7 +494,9 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     (known,) = read.fields.owners(index)
     what = known.what
     if not (isinstance(what, Input) and what.tokens) or index.min() <= 0:
-        raise read.refuse("looks up what is not a token of its inputs. Let tokens be integers that the model is given.")
+        raise read.refuse(
+            "looks up what is not a token of its inputs. Let tokens be integers that the model is given."
+        )
     d = read.fields.decoded(index)
     sample = d.sample if known.samples > 1 else np.zeros_like(d.sample)
     positions, place = laid_out(sample, d.channel, read.flat)
@@ -436,23 +505,33 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     from scalewise.reading._steps import Tokens
 
     if what.links:
-        raise read.refuse("computes tokens from tokens. Look up the tokens that the model is given.")
+        raise read.refuse(
+            "computes tokens from tokens. Look up the tokens that the model is given."
+        )
     make = Tokens(tuple((table + what.offset).tolist()), positions, len(w))
-    hot = read.fields.new(known.samples, positions, len(w), Made("read", (-1,), (make, positions, len(w))))
+    hot = read.fields.new(
+        known.samples, positions, len(w), Made("read", (-1,), (make, positions, len(w)))
+    )
     root = len(w) ** 0.5
-    made = Linear(hot.number, (IDENTITY,) * len(positions), weights.T[:, None, :], None, 1, factor / root)
+    made = Linear(
+        hot.number, (IDENTITY,) * len(positions), weights.T[:, None, :], None, 1, factor / root
+    )
     out = read.fields.new(known.samples, positions, w.shape[-1], made)
     return _rows_out(out, sample, place)
 
 
-def normed(read: Reader, x: Entries, channels_last: bool, eps: float, groups: int | None) -> Entries:
+def normed(
+    read: Reader, x: Entries, channels_last: bool, eps: float, groups: int | None
+) -> Entries:
     """A norm over channels (the last axis), or over groups of channels (the second axis) and all positions."""
     known, x = read.settled(x)
     centred, joint = True, groups is not None
     if channels_last:
         d = read.fields.decoded(x)
         if x.shape[-1] != known.channels or np.any(d.position != d.position[..., :1]):
-            raise read.refuse("norms over positions and channels together. Norm over channels alone.")
+            raise read.refuse(
+                "norms over positions and channels together. Norm over channels alone."
+            )
     made = read.new(known, Made("norm", (known.number,), (eps, centred, joint, groups or 1)))
     return x - known.start + made.start
 
@@ -476,7 +555,11 @@ def _asked(read: Reader, x: Entries) -> tuple[Known, Entries, float, Norm | None
     if isinstance(of.what, Turned):
         of = read.fields.known[of.what.of]
     terms = read.terms(of)
-    if len(terms) == 1 and (own := next(iter(terms.items()))) and read.fields.known[own[0]].size == of.size:
+    if (
+        len(terms) == 1
+        and (own := next(iter(terms.items())))
+        and read.fields.known[own[0]].size == of.size
+    ):
         of, factor = read.fields.known[own[0]], factor * own[1]
     if isinstance(of.what, Function) and (found := norm_in(of.what.tree)) and found.groups > 1:
         norm = Norm((), found.eps, found.centred)
@@ -497,12 +580,15 @@ def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
         return None
     full = np.zeros((known.places, known.channels, known.channels))
     for order, by in what.terms:
-        np.add.at(full, (slice(None), np.arange(known.channels), order), by)
+        at: Any = (slice(None), np.arange(known.channels), order)
+        np.add.at(full, at, by)
     heads = full.reshape(known.places, known.channels // size, size, known.channels // size, size)
     own = heads[:, 0, :, 0]
     rest = heads - np.einsum("gh,pij->pgihj", np.eye(heads.shape[1]), own)
     if np.abs(rest).max() > 1e-6:
-        raise read.refuse("multiplies channels of its heads by numbers that differ from head to head. Let parameters do that.")
+        raise read.refuse(
+            "multiplies channels of its heads by numbers that differ from head to head. Let parameters do that."
+        )
     return Matrix.of(own.reshape(known.places, -1))
 
 
@@ -519,11 +605,17 @@ def _logits(read: Reader, q: Entries, k: Entries) -> Entries:
     size = q.shape[-1]
     head = a.channel[..., 0] // size
     wanted = head[..., None] * size + np.arange(size)
-    same = np.array_equal(a.channel, wanted) and np.array_equal(head[..., :1], b.channel[..., :1, 0] // size)
-    if not same or np.any(b.channel != b.channel[..., :1, :]) or np.any(a.position != a.position[..., :1]):
+    same = np.array_equal(a.channel, wanted) and np.array_equal(
+        head[..., :1], b.channel[..., :1, 0] // size
+    )
+    if (
+        not same
+        or np.any(b.channel != b.channel[..., :1, :])
+        or np.any(a.position != a.position[..., :1])
+    ):
         raise read.refuse(
-            "multiplies two fields over channels that are not those of equal heads. Attention has queries and keys of "
-            "as many heads, each of channels that follow one another."
+            "multiplies two fields over channels that are not those of equal heads. Attention has queries and keys "
+            "of as many heads, each of channels that follow one another."
         )
     if np.any(a.sample[..., 0] != b.sample[..., :1, 0]):
         raise read.refuse("compares different samples. Samples must be independent of each other.")
@@ -543,7 +635,9 @@ def softmax(read: Reader, x: Entries, axis: int) -> Entries:
     d = read.fields.decoded(x)
     row = d.position // known.positions[-1]
     if x.shape[axis] != known.positions[-1] or np.any(row != row.take([0], axis=axis)):
-        raise read.refuse("takes a softmax over something other than all positions that are looked at.")
+        raise read.refuse(
+            "takes a softmax over something other than all positions that are looked at."
+        )
     made = read.new(known, Shares(known.what))
     return x - known.start + made.start
 
@@ -564,13 +658,18 @@ def _attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
         or np.any(b.channel != np.broadcast_to(wanted, b.channel.shape))
         or np.any(a.position % others != np.swapaxes(b.position[..., :, :1], -1, -2))
     ):
-        raise read.refuse("averages channels that are not those of the heads of its logits. Give values equal heads.")
+        raise read.refuse(
+            "averages channels that are not those of the heads of its logits. Give values equal heads."
+        )
     q = read.fields.known[logits.queries]
     power = _power(read, logits)
     causal = _causal(read, logits, shares.positions)
     given = (size, power, causal, logits.turns, logits.norm)
     made = read.fields.new(
-        values.samples, q.positions, values.channels, Made("attend", (q.number, logits.keys, values.number), given)
+        values.samples,
+        q.positions,
+        values.channels,
+        Made("attend", (q.number, logits.keys, values.number), given),
     )
     index = (a.sample[..., 0] * places + row[..., 0]) * made.channels
     channel = head[..., 0] * size
@@ -595,11 +694,13 @@ def _causal(read: Reader, logits: Logits, shape: tuple[int, ...]) -> bool:
     added = logits.added.reshape(shape)
     seen = added > -1e3
     if np.any(added[seen] != 0):
-        raise read.refuse("adds numbers of positions to its logits. Logits are products and masks here.")
+        raise read.refuse(
+            "adds numbers of positions to its logits. Logits are products and masks here."
+        )
     if seen.all():
         return False
     if np.any(seen != np.tri(*shape[1:], dtype=bool)):
-        raise read.refuse("masks positions otherwise than those that follow. Use a causal mask or none.")
+        raise read.refuse(
+            "masks positions otherwise than those that follow. Use a causal mask or none."
+        )
     return True
-
-

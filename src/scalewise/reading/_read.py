@@ -59,9 +59,17 @@ class ReadModel:
     def notes(self) -> tuple[str, ...]:
         """What was taken for something else, in sentences."""
         constant = list(self.seen.read.constant)
-        told = [f"`{name}`" for name in constant[:3]] + [f"{len(constant) - 3} more"] * (len(constant) > 3)
-        verb = "begins as one number, and what it learns is" if len(constant) == 1 else "begin as one number, and what they learn is"
-        first = [f"{', '.join(told)} {verb} not counted (gains=True counts it)."] if constant else []
+        told = [f"`{name}`" for name in constant[:3]] + [f"{len(constant) - 3} more"] * (
+            len(constant) > 3
+        )
+        verb = (
+            "begins as one number, and what it learns is"
+            if len(constant) == 1
+            else "begin as one number, and what they learn is"
+        )
+        first = (
+            [f"{', '.join(told)} {verb} not counted (gains=True counts it)."] if constant else []
+        )
         return (*first, *self.seen.read.notes)
 
     def parameters(self, net: Network, values: Mapping[str, np.ndarray]) -> Parameters:
@@ -120,8 +128,8 @@ def _kept(
     sizes = tuple(entries.shape[a] for a in axes)
     if len(at) != len(sizes) or any(not -n <= k < n for k, n in zip(at, sizes, strict=False)):
         raise UnreadError(
-            f"`at` must be a position of the outputs, which have {' x '.join(map(str, sizes)) or 'no'} positions; got "
-            f"{at}. Give one number for each axis, such as at={tuple(n - 1 for n in sizes)}."
+            f"`at` must be a position of the outputs, which have {' x '.join(map(str, sizes)) or 'no'} positions; "
+            f"got {at}. Give one number for each axis, such as at={tuple(n - 1 for n in sizes)}."
         )
     index: list[int | slice] = [0] * entries.ndim
     for a, k in zip(axes, at, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import Grid
 from scalewise.reading._moves import along
 from scalewise.reading._steps import Gathered
-from scalewise.reading._trees import X, Tree, averages, inside, norm_in, number, slope
+from scalewise.reading._trees import Tree, X, averages, inside, norm_in, number, slope
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,9 @@ class Reader:
         """A sum of fields."""
         left = tuple((k, f) for k, f in terms.items() if f)
         if not left:
-            raise self.refuse("takes a field from itself, and nothing is left. Leave that out of the model.")
+            raise self.refuse(
+                "takes a field from itself, and nothing is left. Leave that out of the model."
+            )
         if len(left) == 1 and left[0][1] == 1:
             return self.fields.known[left[0][0]]
         return self.new(like, Combined(left))
@@ -253,8 +256,8 @@ class Reader:
         low, high = int(channels[0]), int(channels[-1]) + 1
         if not np.array_equal(channels, np.arange(low, high)):
             raise self.refuse(
-                f"takes channels {channels[:4].tolist()} and so on of {of.channels}, and channels of one kind have no "
-                "order. Take some that follow one another."
+                f"takes channels {channels[:4].tolist()} and so on of {of.channels}, and channels of one kind have "
+                "no order. Take some that follow one another."
             )
         if high - low < of.channels:
             of = self.cut(of, low, high)
@@ -285,14 +288,18 @@ class Reader:
         index = np.where(ids > 0, d.channel, -1)
         if isinstance(source.what, Input):
             if np.any(index != index[:1]):
-                raise self.refuse("reads other numbers of other samples. Give samples an axis of their own.")
+                raise self.refuse(
+                    "reads other numbers of other samples. Give samples an axis of their own."
+                )
             flat = tuple(index[0].ravel().tolist())
             make = Gathered(source.what, flat, (*positions, index.shape[-1]), tree)
             made = Made("read", (-1,), (make, positions, index.shape[-1]))
             return self.fields.new(source.samples, positions, index.shape[-1], made)
         factor = slope(tree)
         if factor is None or np.any(index[0] < 0) or np.any(index != index[:1]):
-            raise self.refuse("computes weights from weights. Let it use them as they are, times a number.")
+            raise self.refuse(
+                "computes weights from weights. Let it use them as they are, times a number."
+            )
         raw = source.start + index[0]
         made = self.fields.new(1, positions, index.shape[-1], Placed(raw))
         return made if factor == 1 else self.new(made, Combined(((made.number, factor),)))
@@ -316,7 +323,7 @@ class Reader:
         return self._moved[key]
 
     def row(self, of: Known, row: np.ndarray) -> Known:
-        """A sum over positions (1, position): before a linear layer that reads each position alone, where it can be."""
+        """A sum over positions (1, position); if it can be, before a linear layer that reads each alone."""
         base, table = self._tables.get(of.number, (of, np.eye(of.places)))
         row, what = row @ table, base.what
         one = (1,) * len(base.positions)
@@ -368,7 +375,11 @@ class Reader:
     def _reordered(self, grid: Grid) -> Known | None:
         """Channels of one field in another order, some of them times numbers; ``None`` if it is something else."""
         d = self.fields.decoded(grid.ids)
-        if d.owner.min() < 0 or np.any(d.owner != d.owner[:1, :1]) or np.any(d.channel != d.channel[:1, :1]):
+        if (
+            d.owner.min() < 0
+            or np.any(d.owner != d.owner[:1, :1])
+            or np.any(d.channel != d.channel[:1, :1])
+        ):
             return None
         owners, channel = d.owner[0, 0], d.channel[0, 0]
         parts = {k: self.turned(self.fields.known[k]) for k in np.unique(owners)}
@@ -377,7 +388,11 @@ class Reader:
         own = [p for p in parts.values() if p is not None]
         source = self.fields.known[own[0].of]
         whole = np.array_equal(np.sort(channel), np.arange(source.channels))
-        if len({p.of for p in own}) > 1 or not whole or np.any(d.position != np.arange(source.places)[:, None]):
+        if (
+            len({p.of for p in own}) > 1
+            or not whole
+            or np.any(d.position != np.arange(source.places)[:, None])
+        ):
             return None
         order, numbers = np.zeros(len(channel), dtype=int), np.zeros((source.places, len(channel)))
         for k, part in parts.items():
@@ -400,7 +415,9 @@ class Reader:
             ]
             made = Made("join", tuple(p.number for p in parts))
             channels = sum(p.channels for p in parts)
-            return self.fields.new(max(p.samples for p in parts), parts[0].positions, channels, made)
+            return self.fields.new(
+                max(p.samples for p in parts), parts[0].positions, channels, made
+            )
         if not np.array_equal(owner, np.broadcast_to(by_place[:, None], owner.shape)):
             raise self.refuse(
                 "puts fields beside each other in a pattern that is not known. Join channels, or positions."
@@ -424,4 +441,4 @@ class Reader:
 def _runs(values: np.ndarray) -> list[tuple[int, int]]:
     """From where to where neighbours are equal."""
     ends = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(itertools.pairwise(ends))

@@ -58,7 +58,9 @@ class Tokens(Reading):
     def __call__(self, x: Any, xp: Any) -> Any:
         """(sample, *positions, token)."""
         found = xp.take(x.reshape(len(x), -1), np.array(self.index), axis=1)
-        if xp is np and (np.any(found != np.round(found)) or found.min() < 0 or found.max() >= self.count):
+        if xp is np and (
+            np.any(found != np.round(found)) or found.min() < 0 or found.max() >= self.count
+        ):
             raise ValueError(
                 f"`x` must be tokens, whole numbers from 0 to {self.count - 1}; they reach from {found.min():g} to "
                 f"{found.max():g}. Give what the model is called with."

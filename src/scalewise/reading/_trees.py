@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-# ("x",) is the field itself, ("c", number) a number, ("mean", tree, groups) an average over the channels of each group,
-# and (name, *trees) a function of entries that stand at the same place.
+# ("x",) is the field itself, ("c", number) a number, ("mean", tree, groups) an average over the channels of each
+# group, and (name, *trees) a function of entries that stand at the same place.
 Tree = tuple[Any, ...]
 X: Tree = ("x",)
 

@@ -31,7 +31,17 @@ from scalewise.reading._fields import (
 )
 from scalewise.reading._reader import Law, Reader
 from scalewise.reading._steps import Drawn, Places, Step
-from scalewise.reading._trees import X, Entrywise, Tree, averages, kinks, norm_in, number, peeled, slope
+from scalewise.reading._trees import (
+    Entrywise,
+    Tree,
+    X,
+    averages,
+    kinks,
+    norm_in,
+    number,
+    peeled,
+    slope,
+)
 
 
 @dataclass
@@ -69,7 +79,7 @@ class Writer:
         return self._made[number]
 
     def check_weights(self, last: int) -> None:
-        """Refuse parameters that enter several random layers otherwise than as the same weights; a read-out is noted.
+        """Refuse parameters that enter several random layers otherwise than as the same weights; note a read-out.
 
         Args:
             last: The step of the outputs.
@@ -87,14 +97,16 @@ class Writer:
             own = self.steps[last]
             if own.verb == "draw" and own.given[0].name == name:
                 self.read.notes[
-                    f"`{sorted(others)[0]}` reads out, too, and is taken for independent weights there: outputs for the "
-                    "tokens that are read are larger than this."
+                    f"`{sorted(others)[0]}` reads out, too, and is taken for independent weights there: outputs "
+                    "for the tokens that are read are larger than this."
                 ] = None
             else:
-                self.read.fields.place = next(s.place for s in self.steps if s.verb == "draw" and s.given[0].name == name)
+                self.read.fields.place = next(
+                    s.place for s in self.steps if s.verb == "draw" and s.given[0].name == name
+                )
                 raise self.read.refuse(
-                    f"uses `{sorted(others)[0]}` in two ways, and what such weights make together is not known. Give "
-                    "each use weights of its own."
+                    f"uses `{sorted(others)[0]}` in two ways, and what such weights make together is not known. "
+                    "Give each use weights of its own."
                 )
 
     def _below(self, known: Known) -> tuple[int, ...]:
@@ -136,13 +148,19 @@ class Writer:
                 size, power, *rest = what.given
                 return self._add(known, "attend", of, size, power, False, *rest)
             return self._add(known, what.verb, of, *what.given)
-        raise self.read.refuse("uses its inputs in a way that is not known. Let a linear layer read them.")
+        raise self.read.refuse(
+            "uses its inputs in a way that is not known. Let a linear layer read them."
+        )
 
     def _function(self, known: Known, what: Function) -> int:
         of = self._made[what.of]
         if averages(what.tree):
             norm = norm_in(what.tree)
-            if norm is None or (norm.groups > 1 and known.channels % norm.groups) or known.channels == 1:
+            if (
+                norm is None
+                or (norm.groups > 1 and known.channels % norm.groups)
+                or known.channels == 1
+            ):
                 raise self.read.refuse(
                     "computes with averages over channels what is not a norm. LayerNorm and RMSNorm are known."
                 )
@@ -185,8 +203,8 @@ class Writer:
         law = self.read.laws[owner.what.name]
         if law.mean and not (constant and law.constant):
             raise self.read.refuse(
-                f"has weights `{owner.what.name}` with the mean {law.mean:.3g}; those of a random layer have the mean "
-                "0. Draw them so."
+                f"has weights `{owner.what.name}` with the mean {law.mean:.3g}; those of a random layer have the "
+                "mean 0. Draw them so."
             )
         return law
 
@@ -198,7 +216,7 @@ class Writer:
         own = law.law
         if not own.is_normal and isinstance(below.what, Made) and below.what.verb == "read":
             read.notes[
-                f"Weights that read the inputs are {own.name} and taken for normal: {fan_in} numbers at a time add up."
+                f"Weights that read the inputs are {own.name} and taken for normal: they add up {fan_in} numbers."
             ] = None
             own = NORMAL
         C_b = lambda_b = 0.0
@@ -224,8 +242,8 @@ class Writer:
         weights = np.linalg.lstsq(root * count**0.5, numbers, rcond=None)[0].T
         self.drawn[name] = weights[:, None, :], None, 1.0
         self.read.notes[
-            f"Numbers that {f'`{known.place}`' if known.place else 'the model'} adds are taken for random ones of the "
-            "same covariance over positions."
+            f"Numbers that {f'`{known.place}`' if known.place else 'the model'} adds are taken for random ones of "
+            "the same covariance over positions."
         ] = None
         own = Hyperparameters(0.0, 1.0, 0.0, 0.0, NORMAL)
         drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
@@ -246,7 +264,9 @@ class Writer:
         step = self._add(known, "draw", (read,), drawn)
         if not law.constant:
             return step
-        return self._add(known, "apply", (step,), self._activation(("add", X, number(law.constant))))
+        return self._add(
+            known, "apply", (step,), self._activation(("add", X, number(law.constant)))
+        )
 
 
 @cache  # a model has the same activation many times
@@ -256,7 +276,9 @@ def _recognised(tree: Tree) -> Activation:
     return activation(Entrywise(tree), kinks=kinks(tree), name="function")
 
 
-def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction) -> tuple[Step, ...]:
+def scaled(
+    steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
+) -> tuple[Step, ...]:
     """Steps whose channels follow the width where they do in a model that is wider by a ratio."""
     found = []
     for one, two in zip(steps, wide, strict=True):
@@ -272,7 +294,9 @@ def scaled(steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: F
     return tuple(found)
 
 
-def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def parameters(
+    writer: Writer, values: Mapping[str, np.ndarray], names: list[str]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Weights (channel, tap, channel below) and biases of random layers, with the numbers of the model."""
     flat = {name: np.asarray(v, dtype=float).ravel() for name, v in values.items()}
 
@@ -293,5 +317,10 @@ def parameters(writer: Writer, values: Mapping[str, np.ndarray], names: list[str
 def fixed(steps: tuple[Step, ...], width: int) -> tuple[Step, ...]:
     """Steps of which all channels but those of the last random layer follow the width."""
     last = max(k for k, step in enumerate(steps) if step.verb == "draw")
-    own = tuple(replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),)) if s.verb == "draw" and k != last else s for k, s in enumerate(steps))
+    own = tuple(
+        replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),))
+        if s.verb == "draw" and k != last
+        else s
+        for k, s in enumerate(steps)
+    )
     return scaled(steps, own, width, Fraction(2))

@@ -9,8 +9,8 @@ from scalewise.torch._curvature import curvature as curvature
 from scalewise.torch._plan import TorchPlan as TorchPlan
 from scalewise.torch._plan import load as load
 from scalewise.torch._plan import plan as plan
-from scalewise.torch._reading import network as network
 from scalewise.torch._proof import check_transfer as check_transfer
+from scalewise.torch._reading import network as network
 from scalewise.torch._signals import signals as signals
 from scalewise.torch._tangents import tangents as tangents
 from scalewise.torch._trainers import optimizer_for as optimizer_for

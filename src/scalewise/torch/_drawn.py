@@ -17,7 +17,9 @@ from scalewise.reading._reader import Law
 
 _POINTS = 1 << 17  # evenly spread numbers
 _FILLED = frozenset(["uniform", "normal", "zero", "fill"])
-_CHANGED = frozenset(["mul", "div", "add", "sub", "erfinv", "clamp", "neg", "clamp_min", "clamp_max", "sqrt", "abs"])
+_CHANGED = frozenset(
+    ["mul", "div", "add", "sub", "erfinv", "clamp", "neg", "clamp_min", "clamp_max", "sqrt", "abs"]
+)
 _ALIKE = 0.02  # between the excess of a law and that of one with a name
 _COPIES = frozenset(["clone", "_to_copy", "detach", "alias"])
 
@@ -69,13 +71,34 @@ def drawn(build: Callable[[], nn.Module]) -> tuple[nn.Module, dict[str, Law]]:
     found = {}
     for name, p in model.named_parameters(remove_duplicate=False):
         chain = draws.chains.get(p.data_ptr())
-        found[name] = _law(_spread(chain) if chain else None, p)
+        found[name] = (_straight(chain) if chain else None) or _law(
+            _spread(chain) if chain else None, p
+        )
     return model, found
 
 
 def told_by_entries(model: nn.Module) -> dict[str, Law]:
     """How parameters were drawn, as far as their entries tell."""
     return {n: _law(None, p) for n, p in model.named_parameters(remove_duplicate=False)}
+
+
+def _straight(chain: list[Call]) -> Law | None:
+    """The law of uniform or normal numbers times others, with others added; ``None`` of anything else."""
+    (first, args, kwargs), *rest = chain
+    if first == "uniform":
+        low, high = _two(args, kwargs, ("from", "to"), (0.0, 1.0))
+        law, mean, std = LAWS["uniform"], (low + high) / 2, abs(high - low) / math.sqrt(12)
+    elif first == "normal":
+        law, (mean, std) = NORMAL, _two(args, kwargs, ("mean", "std"), (0.0, 1.0))
+    else:
+        return None
+    for name, args, kwargs in rest:
+        if name not in ("mul", "div", "add", "sub", "neg") or kwargs:
+            return None
+        by = float(args[0]) if args else -1.0
+        factor = {"mul": by, "div": 1 / by if by else math.nan, "neg": by}.get(name, 1.0)
+        mean, std = mean * factor + {"add": by, "sub": -by}.get(name, 0.0), std * abs(factor)
+    return Law(std**2, mean, law) if std else Law(0.0, mean, NORMAL)
 
 
 def _spread(chain: list[Call]) -> np.ndarray:
@@ -94,7 +117,9 @@ def _spread(chain: list[Call]) -> np.ndarray:
     return own.numpy()
 
 
-def _two(args: Any, kwargs: Any, names: tuple[str, str], usual: tuple[float, float]) -> tuple[float, float]:
+def _two(
+    args: Any, kwargs: Any, names: tuple[str, str], usual: tuple[float, float]
+) -> tuple[float, float]:
     given = [kwargs.get(n, u) for n, u in zip(names, usual, strict=True)]
     given[: len(args)] = args[:2]
     return float(given[0]), float(given[1])

@@ -19,7 +19,15 @@ from scalewise.plan._forward import Inputs
 from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries, UnreadError
 from scalewise.reading._grids import MixedSamplesError
-from scalewise.reading._products import contracted, convolved, embedded, normed, pooled, reduced, softmax
+from scalewise.reading._products import (
+    contracted,
+    convolved,
+    embedded,
+    normed,
+    pooled,
+    reduced,
+    softmax,
+)
 from scalewise.reading._read import Pass, in_a_row
 from scalewise.reading._reader import Law, Reader
 
@@ -33,8 +41,8 @@ _MOVES = frozenset(
 )
 _UNARY = {
     name: name
-    for name in """neg tanh sigmoid relu silu erf erfc exp expm1 log log1p sqrt rsqrt reciprocal abs sign sin cos mish
-    hardsigmoid hardswish square""".split()  # noqa: SIM905
+    for name in """neg tanh sigmoid relu silu erf erfc exp expm1 log log1p sqrt rsqrt reciprocal abs sign sin cos
+    mish hardsigmoid hardswish square""".split()  # noqa: SIM905
 }
 _FRESH = frozenset(
     """zeros_like ones_like empty_like full_like new_zeros new_ones new_empty new_full rand_like randn_like sym_size
@@ -62,7 +70,9 @@ class Trace(TorchDispatchMode):
     def know(self, tensor: Tensor, entries: Any) -> None:
         """What the entries of a tensor are."""
         own = entries
-        if not isinstance(own, Unread | Tensor):  # laid out as the numbers are, so that views are views
+        if not isinstance(
+            own, Unread | Tensor
+        ):  # laid out as the numbers are, so that views are views
             own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.long)
             own.copy_(torch.from_numpy(np.array(entries)))
         self._known[id(tensor)] = (tensor, own)
@@ -87,7 +97,9 @@ class Trace(TorchDispatchMode):
             found: Any = lost
         else:
             try:
-                found = self._result(name.rstrip("_") if in_place else name, func, args, kwargs, out, in_place)
+                found = self._result(
+                    name.rstrip("_") if in_place else name, func, args, kwargs, out, in_place
+                )
             except (UnreadError, MixedSamplesError) as error:
                 found = Unread(error)
         if in_place:
@@ -106,10 +118,13 @@ class Trace(TorchDispatchMode):
                     self.know(one, own)
         elif isinstance(out, tuple | list):
             for one in out:
-                if isinstance(one, Tensor):
-                    if isinstance(found, Unread):
-                        self.know(one, found)
-            if not isinstance(found, Unread | Plain) and found is not None and isinstance(out[0], Tensor):
+                if isinstance(one, Tensor) and isinstance(found, Unread):
+                    self.know(one, found)
+            if (
+                not isinstance(found, Unread | Plain)
+                and found is not None
+                and isinstance(out[0], Tensor)
+            ):
                 self.know(out[0], found)
 
     def _write(self, tensor: Tensor, found: Any) -> None:
@@ -120,7 +135,11 @@ class Trace(TorchDispatchMode):
             return
         if own is None:
             own = self._blank(tensor)
-        value = torch.from_numpy(np.array(found)) if not isinstance(found, Plain) else torch.zeros_like(own)
+        value = (
+            torch.from_numpy(np.array(found))
+            if not isinstance(found, Plain)
+            else torch.zeros_like(own)
+        )
         own.copy_(value.expand(own.shape))
 
     def _blank(self, tensor: Tensor) -> Tensor:
@@ -137,7 +156,7 @@ class Trace(TorchDispatchMode):
         self._known[id(tensor)] = (tensor, own)
         return own
 
-    def _operand(self, own: Any) -> Operand:
+    def _operand(self, own: Any) -> Any:
         if not isinstance(own, Tensor):
             return Plain(np.array(float(own)))
         entries = self.entries(own)
@@ -156,10 +175,14 @@ class Trace(TorchDispatchMode):
         if not own.dtype.is_floating_point:
             return own
         if own.any():
-            raise self.read.refuse("puts numbers beside its fields that are not 0. Let parameters hold them.")
+            raise self.read.refuse(
+                "puts numbers beside its fields that are not 0. Let parameters hold them."
+            )
         return torch.zeros(own.shape, dtype=torch.long)
 
-    def _result(self, name: str, func: Any, args: Any, kwargs: Any, out: Any, in_place: bool) -> Any:
+    def _result(
+        self, name: str, func: Any, args: Any, kwargs: Any, out: Any, in_place: bool
+    ) -> Any:
         read = self.read
         x = args[0] if args else None
         if name in _FRESH:
@@ -184,7 +207,11 @@ class Trace(TorchDispatchMode):
             alpha = kwargs.get("alpha", args[2] if len(args) > 2 else 1)
             one = operand(x)
             if alpha != 1:
-                target = entrywise(read, "mul", [other, Plain(np.array(float(alpha)))]) if not isinstance(other, Plain) else Plain(alpha * other.value)
+                target = (
+                    entrywise(read, "mul", [other, Plain(np.array(float(alpha)))])
+                    if not isinstance(other, Plain)
+                    else Plain(alpha * other.value)
+                )
                 other = target
             if name == "rsub":
                 return entrywise(read, "sub", [other, one])
@@ -230,7 +257,7 @@ class Trace(TorchDispatchMode):
                 return of("log_sigmoid")
             case "hardtanh" | "clamp" | "clamp_min" | "clamp_max":
                 usual = [-1.0, 1.0] if name == "hardtanh" else [None, None]
-                low, high = ([*given, *usual[len(given):]] + [None])[:2]
+                low, high = [*given, *usual[len(given) :], None][:2]
                 if name == "clamp_max":
                     low, high = None, given[0]
                 low = -np.inf if low is None else low
@@ -280,13 +307,20 @@ class Trace(TorchDispatchMode):
                 shape = args[1]
                 if len(shape) > 1:
                     raise read.refuse("norms over several axes. Norm over channels alone.")
-                return self._with_gains(normed(read, operand(x), True, args[4], None), args[2], args[3], -1)
+                return self._with_gains(
+                    normed(read, operand(x), True, args[4], None), args[2], args[3], -1
+                )
             case "_fused_rms_norm":
                 return self._rms(x, args)
             case "native_group_norm":
                 own = normed(read, operand(x), False, args[7], args[6])
                 return self._with_gains(own, args[1], args[2], 1)
-            case "native_batch_norm" | "_native_batch_norm_legit_no_training" | "cudnn_batch_norm" | "_batch_norm_no_update":
+            case (
+                "native_batch_norm"
+                | "_native_batch_norm_legit_no_training"
+                | "cudnn_batch_norm"
+                | "_batch_norm_no_update"
+            ):
                 return self._batch_norm(name, args)
             case "mean" | "sum" | "amax":
                 axes = kwargs.get("dim", args[1] if len(args) > 1 else None)
@@ -308,18 +342,40 @@ class Trace(TorchDispatchMode):
                     self._variance(own, axes, keep, kwargs.get("correction", 1)),
                     self._reduced(own, axes, keep, "mean"),
                 )
-            case "avg_pool2d" | "avg_pool3d" | "avg_pool1d" | "max_pool2d_with_indices" | "max_pool3d_with_indices":
+            case (
+                "avg_pool2d"
+                | "avg_pool3d"
+                | "avg_pool1d"
+                | "max_pool2d_with_indices"
+                | "max_pool3d_with_indices"
+            ):
                 return self._pooled(name, args)
             case "_adaptive_avg_pool2d" | "_adaptive_avg_pool3d":
                 return self._adaptive(operand(x), args[1])
             case "scatter_add" | "index_add" | "scatter_reduce":
                 return self._scattered(name, args, kwargs)
-        if read.of_weights([e.numpy() for t in pytree.tree_leaves((args, kwargs)) if isinstance(e := self.entries(t), Tensor)]):
-            raise read.refuse("computes weights from weights. Let it use them as they are, times a number.")
-        raise read.refuse(f"calls {func._schema.name}, which is not known. Give that module as a layer of `given`.")
+        if read.of_weights(
+            [
+                e.numpy()
+                for t in pytree.tree_leaves((args, kwargs))
+                if isinstance(e := self.entries(t), Tensor)
+            ]
+        ):
+            raise read.refuse(
+                "computes weights from weights. Let it use them as they are, times a number."
+            )
+        raise read.refuse(
+            f"calls {func._schema.name}, which is not known. Give that module as a layer of `given`."
+        )
 
     def _reduced(self, x: Entries, axes: Any, keep: bool, how: str) -> Any:
-        axes = list(range(x.ndim)) if axes is None or axes == [] else [axes] if isinstance(axes, int) else list(axes)
+        axes = (
+            list(range(x.ndim))
+            if axes is None or axes == []
+            else [axes]
+            if isinstance(axes, int)
+            else list(axes)
+        )
         axes = [a % x.ndim for a in axes]
         shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
         found = reduced(self.read, x, axes, how)
@@ -340,7 +396,11 @@ class Trace(TorchDispatchMode):
                 shape = [1] * np.ndim(own)
                 shape[axis] = -1
                 raw = self._operand(by)
-                raw = Plain(raw.value.reshape(shape)) if isinstance(raw, Plain) else raw.reshape(shape)
+                raw = (
+                    Plain(raw.value.reshape(shape))
+                    if isinstance(raw, Plain)
+                    else raw.reshape(shape)
+                )
                 own = entrywise(self.read, name, [own, raw])
         return own
 
@@ -348,18 +408,24 @@ class Trace(TorchDispatchMode):
         read, own = self.read, self._operand(x)
         eps = args[3] if len(args) > 3 and args[3] is not None else torch.finfo(x.dtype).eps
         square = self._reduced(entrywise(read, "square", [own]), [-1], True, "mean")
-        root = entrywise(read, "rsqrt", [entrywise(read, "add", [square, Plain(np.array(float(eps)))])])
+        root = entrywise(
+            read, "rsqrt", [entrywise(read, "add", [square, Plain(np.array(float(eps)))])]
+        )
         return self._with_gains(entrywise(read, "mul", [own, root]), args[2], None, -1)
 
     def _batch_norm(self, name: str, args: Any) -> Operand:
         if name == "native_batch_norm" and args[5]:
-            raise self.read.refuse("normalises over its batch, as in training. Put it into evaluation mode.")
+            raise self.read.refuse(
+                "normalises over its batch, as in training. Put it into evaluation mode."
+            )
         x, gain, bias, mean, var = args[:5]
         eps = args[-1]
         root = 1 / np.sqrt(var.detach().double().numpy() + eps)
         shape = [1, -1] + [1] * (x.ndim - 2)
         own = self._operand(x)
-        own = entrywise(self.read, "sub", [own, Plain(mean.detach().double().numpy().reshape(shape))])
+        own = entrywise(
+            self.read, "sub", [own, Plain(mean.detach().double().numpy().reshape(shape))]
+        )
         own = entrywise(self.read, "mul", [own, Plain(root.reshape(shape))])
         return self._with_gains(own, gain, bias, 1)
 
@@ -371,10 +437,17 @@ class Trace(TorchDispatchMode):
         if transposed:
             if groups > 1:
                 raise read.refuse("has a transposed convolution of several groups. Use one group.")
-            own, ends = _spread_out(own, stride, [d * (k - 1) - p for d, k, p in zip(dilation, w.shape[2:], pads, strict=True)], extra)
+            own, ends = _spread_out(
+                own,
+                stride,
+                [d * (k - 1) - p for d, k, p in zip(dilation, w.shape[2:], pads, strict=True)],
+                extra,
+            )
             weights = np.flip(np.swapaxes(weights, 0, 1), axis=tuple(range(2, 2 + axes)))
             stride = [1] * axes
-        found = convolved(read, own, weights, stride=stride, pads=ends, dilation=dilation, groups=groups)
+        found = convolved(
+            read, own, weights, stride=stride, pads=ends, dilation=dilation, groups=groups
+        )
         return self._with_gains(found, None, bias, 1)
 
     def _pooled(self, name: str, args: Any) -> Operand:
@@ -387,14 +460,22 @@ class Trace(TorchDispatchMode):
         how = "max" if name.startswith("max") else "mean"
         if how == "max" and len(given) > 3 and any(d != 1 for d in given[3]):
             raise self.read.refuse("has a pool with dilation. Leave that out.")
-        if len(given) > 3 and how == "mean" and (given[3] or (len(given) > 4 and not given[4] and any(pads))):
-            raise self.read.refuse("has a pool that counts less at its ends. Pad with zeros that count.")
+        if (
+            len(given) > 3
+            and how == "mean"
+            and (given[3] or (len(given) > 4 and not given[4] and any(pads)))
+        ):
+            raise self.read.refuse(
+                "has a pool that counts less at its ends. Pad with zeros that count."
+            )
         return pooled(self.read, self._operand(args[0]), taps, stride, [(p, p) for p in pads], how)
 
     def _adaptive(self, x: Entries, shape: Sequence[int]) -> Operand:
-        sizes = x.shape[-len(shape):]
+        sizes = x.shape[-len(shape) :]
         if any(n % m for n, m in zip(sizes, shape, strict=True)):
-            raise self.read.refuse("has a pool of windows of several sizes. Let the size be a multiple of the pool's.")
+            raise self.read.refuse(
+                "has a pool of windows of several sizes. Let the size be a multiple of the pool's."
+            )
         taps = [n // m for n, m in zip(sizes, shape, strict=True)]
         return pooled(self.read, x, taps, taps, [(0, 0)] * len(taps), "mean")
 
@@ -402,7 +483,9 @@ class Trace(TorchDispatchMode):
         """Sums of rows by a fixed index."""
         target, axis, index, source = args[:4]
         if self.entries(index) is not None or self.entries(target) is not None or target.any():
-            raise self.read.refuse("adds rows up where its inputs say. Let the places be the same for all samples.")
+            raise self.read.refuse(
+                "adds rows up where its inputs say. Let the places be the same for all samples."
+            )
         if name == "scatter_reduce" and args[4] not in ("sum", "mean"):
             raise self.read.refuse("takes the largest of neighbours. Use sums or means.")
         axis %= target.ndim
@@ -410,7 +493,9 @@ class Trace(TorchDispatchMode):
         if index.ndim > 1:
             rows = index.movedim(axis, 0).reshape(index.shape[axis], -1)
             if bool((rows != rows[:, :1]).any()):
-                raise self.read.refuse("adds rows up otherwise for each channel. Let the places be the same for all.")
+                raise self.read.refuse(
+                    "adds rows up otherwise for each channel. Let the places be the same for all."
+                )
             rows = rows[:, 0]
         size = target.shape[axis]
         numbers = (rows.numpy()[:, None] == np.arange(size)).astype(float)
@@ -422,7 +507,9 @@ class Trace(TorchDispatchMode):
         return np.moveaxis(np.asarray(found), -1, axis)
 
 
-def _spread_out(x: Entries, stride: Sequence[int], pads: Sequence[int], extra: Sequence[int]) -> tuple[Entries, list[tuple[int, int]]]:
+def _spread_out(
+    x: Entries, stride: Sequence[int], pads: Sequence[int], extra: Sequence[int]
+) -> tuple[Entries, list[tuple[int, int]]]:
     """Entries with zeros between them, as a transposed convolution reads them."""
     sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True)]
     wide = np.zeros((*x.shape[:2], *sizes), dtype=int)
@@ -436,6 +523,7 @@ def watching(model: nn.Module, read: Reader) -> Iterator[Trace]:
     trace = Trace(read)
     hooks = []
     for name, module in model.named_modules():
+
         def enter(*_: Any, name: str = name) -> None:
             trace.stack.append(name)
 
@@ -455,7 +543,13 @@ def watching(model: nn.Module, read: Reader) -> Iterator[Trace]:
 
 
 def traced(
-    model: nn.Module, laws: Mapping[str, Law], inputs: Inputs, *, flat: bool, gains: bool, samples: bool
+    model: nn.Module,
+    laws: Mapping[str, Law],
+    inputs: Inputs,
+    *,
+    flat: bool,
+    gains: bool,
+    samples: bool,
 ) -> Pass:
     """One pass, in double precision, evaluation mode and on a copy."""
     read = Reader(laws, flat, gains)
@@ -502,5 +596,7 @@ def numbers_in(inputs: Any, samples: bool) -> list[Tensor]:
     return [
         t
         for t in pytree.tree_leaves(inputs)
-        if isinstance(t, Tensor) and t.ndim and (t.dtype.is_floating_point or (samples and t.dtype != torch.bool))
+        if isinstance(t, Tensor)
+        and t.ndim
+        and (t.dtype.is_floating_point or (samples and t.dtype != torch.bool))
     ]

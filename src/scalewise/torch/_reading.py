@@ -39,9 +39,9 @@ def network(
     Args:
         build: A function of the width that returns a new model, called at `width` and at twice as much; or a model
             with freshly drawn weights, whose hidden layers are then all taken to grow.
-        inputs: What the model is called with: a tensor, a tuple of arguments or a dict of named ones. The first axis
-            of every tensor is that of the samples, unless the model computes something else of some samples alone;
-            then all of it is one sample.
+        inputs: What the model is called with: a tensor, a tuple of arguments or a dict of named ones. The first
+            axis of every tensor is that of the samples, unless the model computes something else of some samples
+            alone; then all of it is one sample.
         width: The network's; of a model the channels of its first layer for ``None``.
         at: Of outputs that have positions the one that is kept, such as ``-1`` of a language model: observables of
             order $1/n$ and trainings are those of outputs at one site. All are kept for ``None``.
@@ -67,7 +67,9 @@ def network(
     """
     made = given(inputs)
     if made is None:
-        raise PlanError("`inputs` must be what the model is called with, such as a tensor of a few samples.")
+        raise PlanError(
+            "`inputs` must be what the model is called with, such as a tensor of a few samples."
+        )
     try:
         place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
         return _network(build, made, width, place, gains)
@@ -106,7 +108,9 @@ def _read(
 
 def _has_samples(model: nn.Module, inputs: Inputs) -> bool:
     """Whether the first axis is that of the samples: whether some of them alone give the same."""
-    tensors = [t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)]
+    tensors = [
+        t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)
+    ]
     counts = {len(t) if t.ndim else 0 for t in tensors}
     if len(counts) != 1:
         return False
@@ -117,12 +121,18 @@ def _has_samples(model: nn.Module, inputs: Inputs) -> bool:
 
     def first(args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():
-            return next(t for t in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(t, Tensor))
+            return next(
+                t for t in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(t, Tensor)
+            )
 
     whole = first(inputs.args, inputs.kwargs)
-    some = pytree.tree_map(lambda v: v[:1] if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs)))
+    some = pytree.tree_map(
+        lambda v: v[:1] if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs))
+    )
     try:
         alone = first(*some)
     except Exception:
         return False
-    return alone.shape[1:] == whole.shape[1:] and torch.allclose(alone, whole[:1], rtol=1e-3, atol=1e-5)
+    return alone.shape[1:] == whole.shape[1:] and torch.allclose(
+        alone, whole[:1], rtol=1e-3, atol=1e-5
+    )

@@ -169,7 +169,14 @@ class Attention(Layer):
             queries, keys, norm = both[0], both[-1], None
         fields = queries, keys, values
         made = build.attend(
-            fields, size, power, sigma, grows=self.size is None, causal=self.causal, norm=norm, turns=turns
+            fields,
+            size,
+            power,
+            sigma,
+            grows=self.size is None,
+            causal=self.causal,
+            norm=norm,
+            turns=turns,
         )
         return build.draw(made, own=own)
 

@@ -219,8 +219,9 @@ def _cut_out(values: np.ndarray, rows: Inputs, columns: Inputs) -> np.ndarray:
 
 
 def _check(net: Network, layer: int, K: np.ndarray) -> None:
-    """Refuse kernels that leave the range of float64; at some positions of a layer they may be 0."""
-    some = K.shape[1] > 1 and (K > 0).any()
+    """Refuse kernels that leave the range of float64; 0 is allowed at some positions, and of weights that are 0."""
+    own = net.own(layer)
+    some = (K.shape[1] > 1 and (K > 0).any()) or own.C_b == own.C_W == 0
     if layer > 1:  # the first is seen with the inputs
         check_kernels(net, layer, K[K > 0] if some else K, power=1)
 
