@@ -14,6 +14,7 @@ from scalewise.signals._seen import Joined, Seen
 _GROWN, _MANY = 4.0, 8  # of the variance of a stream, over so many branches
 _DROWNED = 8.0  # by how much branches together may exceed what enters
 _SMALL = 0.25  # a variance that is small beside 1, which norms give
+_LOUD = 0.1  # a variance of all branches below which a model is drawn small as a whole, as GPT-2 is
 _KEPT = 1e-3  # of what enters a stream with norms in it, along the stream
 
 Told = tuple[str, str, float, str]
@@ -93,7 +94,7 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
     entry = None if own[0].entry is None else rows[own[0].entry]
     first = rows[stream[0]].place or "the model"
     small = enters < _SMALL and entry is not None and entry.drawn is not None
-    if small and grown > _DROWNED and max(branches) > 2 * enters / count:
+    if small and grown > _DROWNED and total > _LOUD:
         assert entry is not None
         yield (
             "small embedding", entry.place, enters,

@@ -125,13 +125,13 @@ class Watch(TorchDispatchMode):
         self._count += 1
         deps = frozenset({self._count}).union(*(i.deps for i in of))
         first = max(of, key=lambda i: -1 if i.row is None else i.row, default=None)
-        chains = [i.chain for i in of if i.chain is not None]
+        rows = {i.row for i in of if i.row is not None}
         return Info(
             self._count,
             deps,
             {self._count: 1.0},
             row=None if first is None else first.row,
-            chain=max(chains, key=lambda c: c[1], default=None),
+            chain=first.chain if first is not None and len(rows) == 1 else None,
             kind=kind,
             place=self.stack[-1],
             last=all(i.last for i in of),
