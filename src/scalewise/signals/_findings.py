@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from scalewise._readable import readable
-from scalewise.critical import criticality
+from scalewise.critical import Criticality, criticality
 from scalewise.signals._seen import Seen
 from scalewise.signals._streams import of_streams
 
 _FEWEST = 4  # random layers in a row before a trend is one
-_RATIO = 30.0  # of sizes over such a chain
+_RATIO, _OFF_RATIO = 30.0, 10.0  # of sizes over such a chain, of weights that are critical and of others
 _DRAWS = 3.0  # standard deviations by which draws of a right network may differ
-_PER_LAYER = 5.0  # of ReLU, the most of all activations in use: relative variance times the width, for each layer
+_PER_LAYER = 5.0  # relative variance times the width, for each layer, where it is not known: that of ReLU
 _ALIKE, _APART = 0.15, 0.35  # between logarithms of variances
 _WIDER = math.log(1.5)
 _FLAT = 0.6
@@ -71,11 +71,23 @@ def findings(rows: Sequence[Seen], *, fresh_norms: bool = False) -> list[Finding
 @cache
 def critical_variances(name: str) -> tuple[float, float] | None:
     """The critical C_b and C_W of an activation; ``None`` if there are none or it is not a built-in."""
+    own = _critical(name)
+    return None if own is None or own.C_b is None or own.C_W is None else (own.C_b, own.C_W)
+
+
+@cache
+def spread_by_layer(name: str) -> float | None:
+    r"""By how much $V/nK^2$ grows with every layer at criticality, times the width: $\nu$ of PDLT 5."""
+    own = _critical(name)
+    return None if own is None else own.coefficients.get("nu")
+
+
+@cache
+def _critical(name: str) -> Criticality | None:
     try:
-        own = criticality(name)
+        return criticality(name)
     except ValueError:
         return None
-    return None if own.C_b is None or own.C_W is None else (own.C_b, own.C_W)
 
 
 def _zeros(rows: Sequence[Seen]) -> Iterator[Finding]:
@@ -171,8 +183,13 @@ def _chains(rows: Sequence[Seen]) -> Iterator[Finding]:
         own = [r for r in own if r.size > 0 and r.influence > 0]
         if len(own) < _FEWEST or any(r.normed for r in own):
             continue
-        chance = sum(_PER_LAYER / r.drawn.fan_in for r in own[1:] if r.drawn) ** 0.5 / 2
-        bound = math.log(_RATIO) + _DRAWS * chance
+        name = own[-1].units.name if own[-1].units else ""
+        slope, critical = spread_by_layer(name) or _PER_LAYER, critical_variances(name)
+        chance = sum(slope / r.drawn.fan_in for r in own[1:] if r.drawn) ** 0.5 / 2
+        off = critical is not None and all(
+            abs(math.log(r.drawn.C_W / critical[1])) > _APART for r in own if r.drawn and r.drawn.C_W > 0
+        )
+        bound = math.log(_OFF_RATIO if off else _RATIO) + _DRAWS * chance
         first, last = own[0], own[-1]
         size, influence = math.log(last.size / first.size), math.log(first.influence / last.influence)
         if max(abs(size), abs(influence)) > bound:

@@ -12,6 +12,7 @@ import numpy as np
 from scalewise._extras import require
 from scalewise._readable import Rows, readable
 from scalewise.signals._findings import Finding
+from scalewise.signals._report import told
 from scalewise.signals._seen import Seen
 from scalewise.signals._theory import Foreseen
 
@@ -115,8 +116,6 @@ class Signals:
         return draw(self)
 
     def _told(self) -> list[str | Rows]:
-        from scalewise.signals._report import told
-
         return told(self)
 
 

@@ -12,7 +12,6 @@ from scalewise._readable import readable
 from scalewise.networks import Network
 from scalewise.networks._nodes import Attend
 from scalewise.signals._seen import Seen
-from scalewise.theory import predict
 
 _MOVED = 1e-2  # of the size of an input
 _SAME = 3e-5  # between sizes of one array in two precisions
@@ -80,6 +79,8 @@ def foreseen(
 
 def _kernels(net: Network, inputs: np.ndarray, layers: list[int]) -> dict[int, _Kernel]:
     """Of layers, from 0, their kernels; those of the same positions in one call."""
+    from scalewise.theory import predict  # who measures alone need not import it
+
     program, found = net.program, {}
     groups: dict[tuple[int, ...], list[int]] = {}
     for layer in layers:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from scalewise.critical import criticality
-from scalewise.signals._findings import critical_variances
+from scalewise.signals._findings import critical_variances, spread_by_layer
 from scalewise.signals._seen import Seen
 from scalewise.signals._streams import streams
 
@@ -54,7 +53,7 @@ def _depths(rows: Sequence[Seen]) -> Iterator[str]:
         if critical is None or len(drawn) < _FEW:
             continue
         widths = [d.fan_in for d in drawn[1:]]
-        slope = criticality(name).coefficients.get("nu")
+        slope = spread_by_layer(name)
         if slope:
             width = len(widths) / sum(1 / n for n in widths)
             yield (

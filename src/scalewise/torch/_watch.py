@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -386,6 +387,22 @@ def _drawn(name: str, weight: Tensor, args: Any, read: Any, lookup: bool) -> Dra
 
 
 @contextmanager
+def _plainly() -> Iterator[None]:
+    """Attention and recurrent layers step by step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of settings of oneDNN, which are put back as they were
+        flags = torch.backends.mkldnn.flags(enabled=False)
+        flags.__enter__()
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flags.__exit__(None, None, None)
+
+
+@contextmanager
 def watching(model: nn.Module, keep: bool = False) -> Iterator[Watch]:
     """Watch a model that is called inside."""
     watch, hooks = Watch(model, keep), []
@@ -401,7 +418,7 @@ def watching(model: nn.Module, keep: bool = False) -> Iterator[Watch]:
     fast = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
-        with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), watch:
+        with _plainly(), watch:
             yield watch
             watch._hook()
     finally:
