@@ -158,6 +158,9 @@ def test_every_command_of_the_first_pages_runs() -> None:
     )
     assert len(commands) >= 8
     commands += [example.removeprefix("scalewise ") for example in EXAMPLES.values()]
+    Path("model.py").write_text(
+        "import torch\nbatch = torch.eye(3)\nbuild = lambda n: torch.nn.Linear(3, n)\n"
+    )
     for line in dict.fromkeys(commands):
         words = shlex.split(line)
         result = CliRunner().invoke(app, [*words, *less.get(words[0], "").split()])

@@ -106,7 +106,13 @@ def _whole(
                 "`loss` must return one number that depends on the parameters and can be differentiated, such as "
                 "the mean of cross_entropy(model(x), y)."
             )
-        torch.autograd.grad(value, slopes, allow_unused=True)
+        try:
+            torch.autograd.grad(value, slopes, allow_unused=True)
+        except RuntimeError as error:
+            raise PlanError(
+                f"The backward pass raised RuntimeError: {str(error).splitlines()[0]} Training would, too: mend the "
+                "forward pass."
+            ) from error
     finally:
         handle.remove()
         for p in frozen:
