@@ -1,4 +1,4 @@
-"""Is `signals` silent where nothing is wrong, and does it name what is? Twenty draws of every model at three widths.
+"""Is `signals` silent where nothing is wrong, and does it name what is? Twenty draws of each model, three widths.
 
 Each draw is reported alone, as somebody sees it who gives one model: that is where chance matters most. The tenth
 mistake is an optimizer, which is not drawn.
@@ -17,20 +17,21 @@ import time
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 import torch
-from signal_models import DEEP, RIGHT, WRONG, Case
 
 import scalewise as sw
+from signal_models import DEEP, RIGHT, WRONG, Case
 
 RESULTS = Path(__file__).parent / "results"
 WIDTHS = (32, 64, 128)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="Findings of signals over draws")
     parser.add_argument("--seeds", type=int, default=20)
     seeds = parser.parse_args().seeds
     warnings.filterwarnings("ignore")
@@ -51,7 +52,7 @@ def main() -> None:
     (RESULTS / "signals_false_alarms.md").write_text("\n".join(lines) + "\n")
 
 
-def row(kind: str, name: str, case: Case, width: int, seeds: int) -> dict[str, object]:
+def row(kind: str, name: str, case: Case, width: int, seeds: int) -> dict[str, Any]:
     build, batch = case
     count: Counter[str] = Counter()
     begun = time.process_time()
@@ -62,7 +63,8 @@ def row(kind: str, name: str, case: Case, width: int, seeds: int) -> dict[str, o
     seconds = (time.process_time() - begun) / seeds
     print(kind, name, width, dict(count), f"{seconds:.2f}", flush=True)
     return {
-        "kind": kind, "model": name, "width": width, "draws": seeds, "findings": dict(count), "seconds": round(seconds, 3),
+        "kind": kind, "model": name, "width": width, "draws": seeds, "findings": dict(count),
+        "seconds": round(seconds, 3),
     }  # fmt: skip
 
 

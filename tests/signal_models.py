@@ -1,4 +1,4 @@
-"""Models with one classic mistake each, and models without: (factory of the width, batch, whether samples come first)."""
+"""Models with one classic mistake each, and models without: factories of the width, and batches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def perceptron(width: int, depth: int = 20, activation: type[nn.Module] = nn.Tan
 class Block(nn.Module):
     """A block of a transformer, whose branches have about the size of what they read."""
 
-    def __init__(self, n: int, *, factor: float, post: bool, twice: bool, head: int, scale: float | None) -> None:
+    def __init__(
+        self, n: int, *, factor: float, post: bool, twice: bool, head: int, scale: float | None
+    ) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(n), nn.LayerNorm(n)
         self.qkv, self.out = nn.Linear(n, 3 * n), nn.Linear(n, n)
@@ -52,7 +54,9 @@ class Block(nn.Module):
         batch, length, n = x.shape
         parts = self.qkv(x).chunk(3, -1)
         q, k, v = (p.view(batch, length, -1, self.head).transpose(1, 2) for p in parts)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale)
+        mixed = nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=self.scale
+        )
         return self.out(mixed.transpose(1, 2).reshape(batch, length, n))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,12 +79,12 @@ class Decoder(nn.Module):
         twice: bool = False, head: int = 8, scale: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        factor = (2 * depth) ** -0.5 if factor is None else factor
+        own = (2 * depth) ** -0.5 if factor is None else factor
         self.words = nn.Embedding(31, n)
         nn.init.normal_(self.words.weight, std=embedding)
         self.blocks = nn.Sequential(
             *(
-                Block(n, factor=factor, post=post, twice=twice, head=head, scale=scale)
+                Block(n, factor=own, post=post, twice=twice, head=head, scale=scale)
                 for _ in range(depth)
             )
         )
@@ -141,7 +145,12 @@ class Adam(torch.optim.Optimizer):
                 own["m"] = own.get("m", 0.0) * one + (1 - one) * p.grad
                 own["v"] = own.get("v", 0.0) * two + (1 - two) * p.grad**2
                 t = own["t"] if self.correct else 10**9
-                p -= group["lr"] * own["m"] / (1 - one**t) / ((own["v"] / (1 - two**t)) ** 0.5 + 1e-12)
+                p -= (
+                    group["lr"]
+                    * own["m"]
+                    / (1 - one**t)
+                    / ((own["v"] / (1 - two**t)) ** 0.5 + 1e-12)
+                )
 
 
 def rezero(n: int) -> nn.Module:
@@ -162,7 +171,13 @@ def gpt2(n: int, layers: int = 2) -> nn.Module:
 
     return GPT2LMHeadModel(
         GPT2Config(
-            n_embd=n, n_layer=layers, n_head=n // 8, vocab_size=31, n_positions=8, bos_token_id=0, eos_token_id=0
+            n_embd=n,
+            n_layer=layers,
+            n_head=n // 8,
+            vocab_size=31,
+            n_positions=8,
+            bos_token_id=0,
+            eos_token_id=0,
         )
     )
 
@@ -172,8 +187,8 @@ def llama(n: int, layers: int = 2) -> nn.Module:
 
     return LlamaForCausalLM(
         LlamaConfig(
-            hidden_size=n, intermediate_size=2 * n, num_hidden_layers=layers, num_attention_heads=n // 8, vocab_size=31,
-            max_position_embeddings=8, bos_token_id=0, eos_token_id=0,
+            hidden_size=n, intermediate_size=2 * n, num_hidden_layers=layers, num_attention_heads=n // 8,
+            vocab_size=31, max_position_embeddings=8, bos_token_id=0, eos_token_id=0,
         )
     )  # fmt: skip
 
@@ -183,8 +198,8 @@ def vit(n: int, layers: int = 2) -> nn.Module:
 
     return ViTForImageClassification(
         ViTConfig(
-            hidden_size=n, num_hidden_layers=layers, num_attention_heads=n // 8, intermediate_size=4 * n, image_size=8,
-            patch_size=4, num_channels=3,
+            hidden_size=n, num_hidden_layers=layers, num_attention_heads=n // 8, intermediate_size=4 * n,
+            image_size=8, patch_size=4, num_channels=3,
         )
     )  # fmt: skip
 
@@ -205,8 +220,19 @@ class PreActivation(nn.Module):
 
 def resnet(n: int) -> nn.Module:
     blocks = [PreActivation(n, n, 1) for _ in range(4)]
-    ends = (nn.BatchNorm2d(2 * n), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * n, 10))
-    return drawn(nn.Sequential(nn.Conv2d(3, n, 3, 1, 1, bias=False), *blocks, PreActivation(n, 2 * n, 2), *ends), 2.0)
+    ends = (
+        nn.BatchNorm2d(2 * n),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(2 * n, 10),
+    )
+    return drawn(
+        nn.Sequential(
+            nn.Conv2d(3, n, 3, 1, 1, bias=False), *blocks, PreActivation(n, 2 * n, 2), *ends
+        ),
+        2.0,
+    )
 
 
 class ConvNeXtBlock(nn.Module):
@@ -232,7 +258,10 @@ class UNet(nn.Module):
     def __init__(self, n: int) -> None:
         super().__init__()
         conv = nn.Conv2d
-        self.into, self.time = conv(3, n, 3, padding=1), nn.Sequential(nn.Linear(4, n), nn.SiLU(), nn.Linear(n, n))
+        self.into, self.time = (
+            conv(3, n, 3, padding=1),
+            nn.Sequential(nn.Linear(4, n), nn.SiLU(), nn.Linear(n, n)),
+        )
         self.norm1, self.norm2 = nn.GroupNorm(4, n), nn.GroupNorm(4, n)
         self.conv1, self.conv2 = conv(n, n, 3, padding=1), conv(n, n, 3, padding=1)
         self.low, self.middle = conv(n, n, 3, 2, 1), conv(n, n, 3, padding=1)
@@ -243,7 +272,9 @@ class UNet(nn.Module):
         h = self.into(x)
         inner = self.conv1(silu(self.norm1(h))) + self.time(t)[:, :, None, None]
         h = h + self.conv2(silu(self.norm2(inner)))
-        deep = nn.functional.interpolate(self.middle(silu(self.low(h))), scale_factor=2, mode="nearest")
+        deep = nn.functional.interpolate(
+            self.middle(silu(self.low(h))), scale_factor=2, mode="nearest"
+        )
         return self.out(silu(self.up(torch.cat([deep, h], 1))))
 
 
@@ -254,7 +285,9 @@ class GCN(nn.Module):
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
         ones = torch.ones(edges.shape[1], dtype=x.dtype)
-        degree = torch.zeros(len(x), dtype=x.dtype).index_add(0, edges[1], ones).clamp(min=1) ** -0.5
+        degree = (
+            torch.zeros(len(x), dtype=x.dtype).index_add(0, edges[1], ones).clamp(min=1) ** -0.5
+        )
 
         def spread(h: Tensor) -> Tensor:
             sent = h.index_select(0, edges[0]) * (degree[edges[0]] * degree[edges[1]])[:, None]

@@ -266,7 +266,8 @@ def criticality(
 @polite
 def signals(
     build: Annotated[
-        str, typer.Argument(help="module:object, a model or a function of the width that builds it.")
+        str,
+        typer.Argument(help="module:object, a model or a function of the width that builds it."),
     ],
     batch: Annotated[
         str, typer.Option(help="What the model is called with, or a function that returns it.")
@@ -292,9 +293,7 @@ def signals(
         for name, text in (("loss", loss), ("optimizer", optimizer))
         if text is not None
     }
-    found = examine(
-        own, given() if callable(given) else given, width=width, seeds=seeds, **how
-    )
+    found = examine(own, given() if callable(given) else given, width=width, seeds=seeds, **how)
     if picture is not None:
         found.plot().savefig(picture)
     if as_json:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from scalewise.reading._fields import (
-    distinct,
     Combined,
     Entries,
     Input,
@@ -22,6 +21,7 @@ from scalewise.reading._fields import (
     Shares,
     Turned,
     Weight,
+    distinct,
 )
 from scalewise.reading._reader import Reader
 from scalewise.reading._trees import X, evaluate, number

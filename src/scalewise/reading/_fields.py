@@ -217,7 +217,9 @@ class Known:
 
 def distinct(entries: Entries) -> int:
     """How many of these there are, by counting: entries of one field are near each other."""
-    return int(np.count_nonzero(np.bincount((entries - entries.min()).ravel()))) if entries.size else 0
+    return (
+        int(np.count_nonzero(np.bincount((entries - entries.min()).ravel()))) if entries.size else 0
+    )
 
 
 class Decoded(NamedTuple):

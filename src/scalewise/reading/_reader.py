@@ -12,7 +12,6 @@ import numpy as np
 from scalewise.networks._laws import WeightLaw
 from scalewise.networks._sites import Matrix
 from scalewise.reading._fields import (
-    distinct,
     Combined,
     Entries,
     Fields,
@@ -29,6 +28,7 @@ from scalewise.reading._fields import (
     UnreadError,
     Weight,
     What,
+    distinct,
 )
 from scalewise.reading._grids import Grid
 from scalewise.reading._moves import along

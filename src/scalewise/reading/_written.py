@@ -84,7 +84,8 @@ class Writer:
         Args:
             last: The step of the outputs.
         """
-        used = np.zeros(self.read.fields.end, dtype=np.int32)  # of each entry its last user, from 1 on
+        # Of each entry its last user, counted from 1.
+        used = np.zeros(self.read.fields.end, dtype=np.int32)
         users = ["", *self.drawn]
         for name, (weights, _, _) in self.drawn.items():
             if weights.dtype.kind == "f":

@@ -13,9 +13,14 @@ from scalewise.signals._seen import Seen
 from scalewise.signals._streams import of_streams
 
 _FEWEST = 4  # random layers in a row before a trend is one
-_RATIO, _OFF_RATIO = 30.0, 10.0  # of sizes over such a chain, of weights that are critical and of others
+_RATIO, _OFF_RATIO = (
+    30.0,
+    10.0,
+)  # of sizes over such a chain, of weights that are critical and of others
 _DRAWS = 3.0  # standard deviations by which draws of a right network may differ
-_PER_LAYER = 5.0  # relative variance times the width, for each layer, where it is not known: that of ReLU
+_PER_LAYER = (
+    5.0  # relative variance times the width, for each layer, where it is not known: that of ReLU
+)
 _ALIKE, _APART = 0.15, 0.35  # between logarithms of variances
 _WIDER = math.log(1.5)
 _FLAT = 0.6
@@ -97,7 +102,7 @@ def _zeros(rows: Sequence[Seen]) -> Iterator[Finding]:
     for row in rows:
         if row.silent is None or row.silent in told or (row.chain and row.chain[0] in blamed):
             continue
-        if row.joined is not None or row.chain is not None and row.chain[1] > 1 and told:
+        if row.joined is not None or (row.chain is not None and row.chain[1] > 1 and told):
             continue
         told.add(row.silent)
         yield Finding(
@@ -116,8 +121,8 @@ def _dead(rows: Sequence[Seen]) -> Iterator[Finding]:
         if own.dead > min(_DEAD + _UNITS * math.sqrt(0.25 / own.count), 0.95):
             yield Finding(
                 "dead units", row.place, own.dead,
-                f"{own.dead:.0%} of the {own.count} units behind `{row.place}` are dead: {own.name} gives 0 for every "
-                "sample, and no gradient passes. Begin with biases of 0, and with weights of mean 0.",
+                f"{own.dead:.0%} of the {own.count} units behind `{row.place}` are dead: {own.name} gives 0 for "
+                "every sample, and no gradient passes. Begin with biases of 0, and with weights of mean 0.",
             )  # fmt: skip
             return
 
@@ -128,23 +133,27 @@ def _flat(rows: Sequence[Seen]) -> Iterator[Finding]:
         if own is not None and own.saturated is not None and own.saturated > _FLAT:
             yield Finding(
                 "saturated", row.place, own.saturated,
-                f"{own.saturated:.0%} of what {own.name} reads behind `{row.place}`, of size {row.size:.3g}, is where "
-                "it is flat, and gradients there are near 0. Draw these weights smaller, or put a norm before it.",
+                f"{own.saturated:.0%} of what {own.name} reads behind `{row.place}`, of size {row.size:.3g}, is "
+                "where it is flat, and gradients there are near 0. Draw these weights smaller, or put a norm "
+                "before it.",
             )  # fmt: skip
             return
 
 
 def _attention(rows: Sequence[Seen]) -> Iterator[Finding]:
-    own = [r for r in rows if r.looks and r.looks.largest > _LARGEST and r.looks.variance > _VARIANCE]
+    own = [
+        r for r in rows if r.looks and r.looks.largest > _LARGEST and r.looks.variance > _VARIANCE
+    ]
     if own:
         row = own[0]
         assert row.looks is not None
         more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
         yield Finding(
             "saturated attention", row.place, row.looks.largest,
-            f"The attention of `{row.place}`{more} is saturated: its logits have the variance {row.looks.variance:.3g}, "
-            f"and of {row.looks.keys:.0f} keys one has {row.looks.largest:.0%} of the weight, so it learns slowly. "
-            "Multiply logits by 1/sqrt(size of a head), or draw queries and keys smaller.",
+            f"The attention of `{row.place}`{more} is saturated: its logits have the variance "
+            f"{row.looks.variance:.3g}, and of {row.looks.keys:.0f} keys one has {row.looks.largest:.0%} of the "
+            "weight, so it learns slowly. Multiply logits by 1/sqrt(size of a head), or draw queries and keys "
+            "smaller.",
         )  # fmt: skip
 
 
@@ -163,12 +172,14 @@ def _fans(rows: Sequence[Seen]) -> Iterator[Finding]:
         if abs(off) > _APART and abs(off + math.log(own.fan_out / own.fan_in)) < _ALIKE:
             told.append((row, critical[1]))
     if len(told) >= 2 and len(told) * 3 >= of * 2:
-        row, C_W = max(told, key=lambda r: abs(math.log(r[0].drawn.C_W / r[1])) if r[0].drawn else 0.0)
+        row, C_W = max(
+            told, key=lambda r: abs(math.log(r[0].drawn.C_W / r[1])) if r[0].drawn else 0.0
+        )
         assert row.drawn is not None
         yield Finding(
             "fan mode", row.place, row.drawn.C_W,
-            f"{len(told)} layers are drawn with the variance {C_W:.3g}/fan_out, where {C_W:.3g}/fan_in keeps the size of "
-            f"signals: `{row.place}` has C_W = {row.drawn.C_W:.3g}, so it changes sizes by a factor of "
+            f"{len(told)} layers are drawn with the variance {C_W:.3g}/fan_out, where {C_W:.3g}/fan_in keeps the "
+            f"size of signals: `{row.place}` has C_W = {row.drawn.C_W:.3g}, so it changes sizes by a factor of "
             f"{math.sqrt(row.drawn.C_W / C_W):.2g}. Take mode=\"fan_in\".",
         )  # fmt: skip
 
@@ -187,11 +198,16 @@ def _chains(rows: Sequence[Seen]) -> Iterator[Finding]:
         slope, critical = spread_by_layer(name) or _PER_LAYER, critical_variances(name)
         chance = sum(slope / r.drawn.fan_in for r in own[1:] if r.drawn) ** 0.5 / 2
         off = critical is not None and all(
-            abs(math.log(r.drawn.C_W / critical[1])) > _APART for r in own if r.drawn and r.drawn.C_W > 0
+            abs(math.log(r.drawn.C_W / critical[1])) > _APART
+            for r in own
+            if r.drawn and r.drawn.C_W > 0
         )
         bound = math.log(_OFF_RATIO if off else _RATIO) + _DRAWS * chance
         first, last = own[0], own[-1]
-        size, influence = math.log(last.size / first.size), math.log(first.influence / last.influence)
+        size, influence = (
+            math.log(last.size / first.size),
+            math.log(first.influence / last.influence),
+        )
         if max(abs(size), abs(influence)) > bound:
             yield _trend(own, size, influence)
 
@@ -206,19 +222,21 @@ def _trend(own: Sequence[Seen], size: float, influence: float) -> Finding:
     critical = critical_variances(units.name) if units else None
     if critical is not None and drawn is not None and units is not None and drawn.C_W > 0:
         factor = math.sqrt(critical[1] / drawn.C_W)
-        biases = f" and biases with the variance {critical[0]:.3g}" if critical[0] else " and biases 0"
+        biases = (
+            f" and biases with the variance {critical[0]:.3g}" if critical[0] else " and biases 0"
+        )
         advice = (
-            f"Weights have C_W = {drawn.C_W:.3g}, and {units.name} is critical at {critical[1]:.3g}: draw them with the "
-            f"variance {critical[1]:.3g}/fan_in ({factor:.3g} times the standard deviation){biases}."
+            f"Weights have C_W = {drawn.C_W:.3g}, and {units.name} is critical at {critical[1]:.3g}: draw them "
+            f"with the variance {critical[1]:.3g}/fan_in ({factor:.3g} times the standard deviation){biases}."
         )
         if abs(math.log(factor)) < _ALIKE:
             advice = "Weights are critical, so the width does not bear this depth: take skip connections or norms."
     alike = "" if last.samples is None or last.samples < 0.99 else ", samples become alike"
     return Finding(
         f"signals {word}", last.place, gradients if abs(influence) > abs(size) else math.exp(size),
-        f"Signals and gradients {word} from `{first.place}` to `{last.place}`: over {len(own)} layers the size goes from "
-        f"{first.size:.3g} to {last.size:.3g}{alike}, and the gradient at the first is {gradients:.2g} times that at "
-        f"the last. {advice}",
+        f"Signals and gradients {word} from `{first.place}` to `{last.place}`: over {len(own)} layers the size "
+        f"goes from {first.size:.3g} to {last.size:.3g}{alike}, and the gradient at the first is {gradients:.2g} "
+        f"times that at the last. {advice}",
     )  # fmt: skip
 
 
@@ -230,6 +248,6 @@ def _lost(rows: Sequence[Seen]) -> Iterator[Finding]:
         yield Finding(
             "gradients vanish", random[0].place, random[0].influence / largest,
             f"A relative change of what `{random[0].place}` gives moves the outputs "
-            f"{random[0].influence / largest:.1g} times as much as one at `{place}`: gradients vanish between them. "
-            "Look down the table for where the gradient falls.",
+            f"{random[0].influence / largest:.1g} times as much as one at `{place}`: gradients vanish between "
+            "them. Look down the table for where the gradient falls.",
         )  # fmt: skip

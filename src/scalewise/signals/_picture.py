@@ -35,14 +35,18 @@ def draw(signals: Signals) -> Figure:
         shown = [r.what != "attention" for r in signals.rows]
         wrong = {f.place for f in signals.findings}
         colors = [_RED if r.place in wrong else _BLUE for r in signals.rows]
-        for axis, name, log in zip(axes, ("size", "samples", "gradient"), (True, False, True), strict=True):
+        for axis, name, log in zip(
+            axes, ("size", "samples", "gradient"), (True, False, True), strict=True
+        ):
             _panel(axis, signals, columns[name], columns.get(f"{name}_theory"), colors, shown, log)
         axes[0].set_title("size of signals")
         axes[1].set_title("correlation of two samples")
         axes[2].set_title("size of the gradient")
         axes[2].set_xlabel("place, in order of execution")
         head = signals.findings[0].mistake if signals.findings else "nothing is wrong"
-        canvas.suptitle(head[0].upper() + head[1:], x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        canvas.suptitle(
+            head[0].upper() + head[1:], x=0.01, ha="left", fontsize=10.5, fontweight="bold"
+        )
         return canvas
 
 

@@ -32,12 +32,26 @@ def told(signals: Signals) -> list[str | Rows]:
 
 
 def _grid(signals: Signals) -> Rows:
-    head = ("place", "what", "size", "theory", "samples alike", "theory", "positions alike", "theory", "gradient", "chi", "behind it")
+    head = (
+        "place",
+        "what",
+        "size",
+        "theory",
+        "samples alike",
+        "theory",
+        "positions alike",
+        "theory",
+        "gradient",
+        "chi",
+        "behind it",
+    )
     kept = _kept(signals.rows)
     cells = []
     for k, row in enumerate(signals.rows):
         if k in kept:
-            cells.append(_cells(row, signals.foreseen[k], signals.spread[k], signals.draws, kept[k]))
+            cells.append(
+                _cells(row, signals.foreseen[k], signals.spread[k], signals.draws, kept[k])
+            )
     used = [c for c in range(len(head)) if c < 3 or any(line[c] for line in cells)]
     return Rows(tuple(head[c] for c in used), [tuple(line[c] for c in used) for line in cells])
 
@@ -65,16 +79,19 @@ def _cells(
 ) -> tuple[str, ...]:
     own = theory or Foreseen(float("nan"))
     chi = [f"{v:.2f}" if v is not None else "-" for v in (own.chi_parallel, own.chi_perp)]
-    gradient = f"{row.gradient:.2g}" + (f" x/{_factor(spread)}" if draws > 1 and row.gradient else "")
+    gradient = f"{row.gradient:.2g}" + (
+        f" x/{_factor(spread)}" if draws > 1 and row.gradient else ""
+    )
     place = (row.place or "(the model)") + (f" (and {left_out} more)" if left_out else "")
     return (
-        place, row.what, f"{row.size:.3g}", f"{own.size:.3g}" if theory else "", _part(row.samples), _part(own.samples),
-        _part(row.positions), _part(own.positions), gradient, " ".join(chi) if chi != ["-", "-"] else "", _behind(row),
+        place, row.what, f"{row.size:.3g}", f"{own.size:.3g}" if theory else "", _part(row.samples),
+        _part(own.samples), _part(row.positions), _part(own.positions), gradient,
+        " ".join(chi) if chi != ["-", "-"] else "", _behind(row),
     )  # fmt: skip
 
 
 def _factor(spread: float) -> str:
-    return f"{2.718281828 ** spread:.2f}"
+    return f"{2.718281828**spread:.2f}"
 
 
 def _part(value: float | None) -> str:
@@ -83,7 +100,8 @@ def _part(value: float | None) -> str:
 
 def _behind(row: Seen) -> str:
     if row.looks is not None:
-        return f"largest weight {row.looks.largest:.2f} of {row.looks.keys:.0f}, logits' variance {row.looks.variance:.2g}"
+        return f"largest weight {row.looks.largest:.2f} of {row.looks.keys:.0f}, logits' variance "
+        f"{row.looks.variance:.2g}"
     if row.units is None:
         return "norm" if row.normed else ""
     told = row.units.name

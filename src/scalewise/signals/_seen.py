@@ -101,8 +101,8 @@ class Seen:
         silent: The place that gives zeros to it, if all it reads are zeros.
         samples: The correlation of two samples, on average.
         positions: The same of two positions of a sample.
-        chain: The row of the first of the random layers between which there is no norm and no sum, and how many they
-            are up to here.
+        chain: The row of the first of the random layers between which there is no norm and no sum, and how many
+            they are up to here.
         drawn: Of a random layer.
         joined: Of a residual sum.
         units: Of the activation behind it.

@@ -28,8 +28,8 @@ class Signals:
 
     Args:
         rows: Every random layer, attention and residual sum in order of execution, as measured.
-        foreseen: Of each what the theory says of it; ``None`` where the model was not read or the place is inside of
-            a sum.
+        foreseen: Of each what the theory says of it; ``None`` where the model was not read or the place is inside
+            of a sum.
         spread: Of each by how much the logarithm of its gradient differs between draws of the model; 0 of one draw.
         findings: What is wrong, a sentence each.
         notes: What was left out and why, in sentences.
@@ -64,9 +64,9 @@ class Signals:
     def table(self) -> xr.Dataset:
         """All numbers as a Dataset over rows; NaN where there is none.
 
-        ``size``, ``gradient``, ``gradient_spread``, ``influence``, correlations ``samples`` and ``positions``, shares
-        ``dead``, ``saturated`` and ``largest_weight``, and of the theory ``size_theory``, ``samples_theory``,
-        ``positions_theory``, ``chi_parallel``, ``chi_perp``.
+        ``size``, ``gradient``, ``gradient_spread``, ``influence``, correlations ``samples`` and ``positions``,
+        shares ``dead``, ``saturated`` and ``largest_weight``, and of the theory ``size_theory``,
+        ``samples_theory``, ``positions_theory``, ``chi_parallel``, ``chi_perp``.
         """
         import xarray as xr  # here, because its import takes longer than the report
 
@@ -105,8 +105,18 @@ class Signals:
             | {k: None if math.isnan(v[i]) else v[i] for k, v in columns.items()}
             for i, r in enumerate(self.rows)
         ]
-        found = [{k: getattr(f, k) for k in ("mistake", "place", "number", "sentence")} for f in self.findings]
-        return {"ok": self.ok, "draws": self.draws, "findings": found, "notes": [*self.notes], "told": [*self.told], "rows": rows}
+        found = [
+            {k: getattr(f, k) for k in ("mistake", "place", "number", "sentence")}
+            for f in self.findings
+        ]
+        return {
+            "ok": self.ok,
+            "draws": self.draws,
+            "findings": found,
+            "notes": [*self.notes],
+            "told": [*self.told],
+            "rows": rows,
+        }
 
     def plot(self) -> Figure:
         """Sizes, correlations and gradients along the model; lines are the theory's."""

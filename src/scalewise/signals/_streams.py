@@ -1,7 +1,8 @@
 r"""Findings of residual streams.
 
-A stream to which $B$ branches of variance $v$ are added has the variance $e+Bv$ in the end, where $e$ is that of what
-enters: with branches times $1/\sqrt B$ it is $e+v$ at every depth. What enters is heard as long as $e\gtrsim v$.
+A stream to which $B$ branches of variance $v$ are added has the variance $e+Bv$ in the end, where $e$ is that of
+what enters: with branches times $1/\sqrt B$ it is $e+v$ at every depth. What enters is heard as long as
+$e\gtrsim v$.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def _doubled(rows: Sequence[Seen], doubled: list[tuple[int, Joined]]) -> Told:
     grown = rows[doubled[-1][0]].size / max(doubled[0][1].skip, 1e-300)
     return (
         "doubled skip", place, grown,
-        f"`{place}` adds what goes past its branch twice (x + x + f(x)), as {len(doubled)} sums do: the stream doubles "
-        f"each time, {grown:.3g} times its size in the end, and drowns its branches. Add it once.",
+        f"`{place}` adds what goes past its branch twice (x + x + f(x)), as {len(doubled)} sums do: the stream "
+        f"doubles each time, {grown:.3g} times its size in the end, and drowns its branches. Add it once.",
     )  # fmt: skip
 
 
@@ -77,10 +78,10 @@ def _norms(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Iterat
         alike = f" Positions become alike (a correlation of {last.positions:.3g})."
     yield (
         "norm in the stream", first.place, kept,
-        f"Norms stand in the residual stream behind {len(own)} sums, from `{first.place}` to `{last.place}`: along the "
-        f"stream, {kept:.1g} of a gradient reaches the first of them, and the rest has to pass all branches (there it "
-        f"is {first.gradient / max(last.gradient, 1e-300):.2g} times that of the last).{alike} Put norms at the "
-        "beginning of branches.",
+        f"Norms stand in the residual stream behind {len(own)} sums, from `{first.place}` to `{last.place}`: along "
+        f"the stream, {kept:.1g} of a gradient reaches the first of them, and the rest has to pass all branches "
+        f"(there it is {first.gradient / max(last.gradient, 1e-300):.2g} times that of the last).{alike} Put norms "
+        "at the beginning of branches.",
     )  # fmt: skip
 
 
@@ -99,8 +100,8 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
         yield (
             "small embedding", entry.place, enters,
             f"What `{entry.place}` gives is drowned: it enters the stream with the size {enters**0.5:.3g}, and the "
-            f"{count} branches from `{first}` on add {total**0.5:.3g}. Draw it with entries of variance 1 (a norm of "
-            "sqrt(n), not of 1), or put a norm behind it.",
+            f"{count} branches from `{first}` on add {total**0.5:.3g}. Draw it with entries of variance 1 (a norm "
+            "of sqrt(n), not of 1), or put a norm behind it.",
         )  # fmt: skip
         if total <= 2:  # as large as branches should be together
             return

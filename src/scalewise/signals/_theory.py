@@ -55,13 +55,15 @@ def foreseen(
     program = net.program
     sites = [math.prod(program.positions[k]) for k in program.layers]
     few = x[:_SAMPLES]
-    movable = few.dtype.kind == "f" and not any("token" in str(getattr(n, "said", "")) for n in _readings(net))
+    movable = few.dtype.kind == "f" and not any(
+        "token" in str(getattr(n, "said", "")) for n in _readings(net)
+    )
     inputs = _moved(few) if movable else few
     cost = sum((len(inputs) * s) ** 2 for s in sites) * (20 if _draws(net) else 1)
     if cost > _COST:
         return nothing, (
-            f"The theory is left out: {max(sites)} positions in {net.depth} layers are too many pairs for a report. "
-            "Give smaller inputs, or call `predict` on `scalewise.torch.network(...)`."
+            f"The theory is left out: {max(sites)} positions in {net.depth} layers are too many pairs for a "
+            "report. Give smaller inputs, or call `predict` on `scalewise.torch.network(...)`."
         )
     of = _matched(net, values, rows)
     out = list(nothing)
@@ -89,7 +91,9 @@ def _kernels(net: Network, inputs: np.ndarray, layers: list[int]) -> dict[int, _
         own = predict(net, inputs, layers=[k + 1 for k in group], observables="kernel")
         error = own.kernel_error.values if "kernel_error" in own else None
         for i, layer in enumerate(group):
-            found[layer] = _Kernel(_square(own.kernel.values[i]), None if error is None else _square(error[i]))
+            found[layer] = _Kernel(
+                _square(own.kernel.values[i]), None if error is None else _square(error[i])
+            )
     return found
 
 
@@ -143,7 +147,9 @@ def _before(rows: Sequence[Seen], row: int) -> int:
     if own.chain is None or own.chain[1] < 2:
         return -1
     start, count = own.chain
-    same = [k for k in range(row) if rows[k].chain == (start, count - 1) and rows[k].drawn is not None]
+    same = [
+        k for k in range(row) if rows[k].chain == (start, count - 1) and rows[k].drawn is not None
+    ]
     return same[-1] if same else -1
 
 

@@ -36,8 +36,8 @@ def _draws(outputs: Sequence[np.ndarray]) -> Iterator[str]:
         return
     spread = float(squares.std(ddof=1) / squares.mean())
     yield (
-        f"Draws differ: the mean square of the outputs varies by {spread:.0%} between {len(outputs)} of them (an estimate "
-        f"that is itself good to {1 / math.sqrt(2 * (len(outputs) - 1)):.0%})."
+        f"Draws differ: the mean square of the outputs varies by {spread:.0%} between {len(outputs)} of them (an "
+        f"estimate that is itself good to {1 / math.sqrt(2 * (len(outputs) - 1)):.0%})."
     )
 
 
@@ -45,7 +45,12 @@ def _depths(rows: Sequence[Seen]) -> Iterator[str]:
     """For layers of one activation between which there is nothing else: the depth, and what is critical."""
     chains: dict[tuple[int, str], list[Seen]] = {}
     for row in rows:
-        if row.chain is not None and row.drawn is not None and row.units is not None and not row.normed:
+        if (
+            row.chain is not None
+            and row.drawn is not None
+            and row.units is not None
+            and not row.normed
+        ):
             chains.setdefault((row.chain[0], row.units.name), []).append(row)
     for (_, name), own in chains.items():
         critical = critical_variances(name)
@@ -57,8 +62,8 @@ def _depths(rows: Sequence[Seen]) -> Iterator[str]:
         if slope:
             width = len(widths) / sum(1 / n for n in widths)
             yield (
-                f"Width {width:.0f} bears some {width / slope:.0f} layers of {name} at criticality, where V/nK^2 = 1 "
-                f"and draws differ as much as what they are; it has {len(own)} (V/nK^2 of some "
+                f"Width {width:.0f} bears some {width / slope:.0f} layers of {name} at criticality, where V/nK^2 = "
+                f"1 and draws differ as much as what they are; it has {len(own)} (V/nK^2 of some "
                 f"{slope * len(own) / width:.2g} if drawn so)."
             )
         low, high = min(d.C_W for d in drawn), max(d.C_W for d in drawn)
@@ -81,7 +86,7 @@ def _branches(rows: Sequence[Seen]) -> Iterator[str]:
         first, last = joined[0], rows[stream[-1]]
         total = math.sqrt(sum(j.branch**2 for j in joined))
         yield (
-            f"The stream up to `{last.place}` goes from {first.skip:.3g} to {last.size:.3g}; its {len(joined)} branches "
-            f"together have the size {total:.3g}. Branches of the size of the stream, times 1/sqrt({len(joined)}), would "
-            "keep signals and gradients at every depth."
+            f"The stream up to `{last.place}` goes from {first.skip:.3g} to {last.size:.3g}; its {len(joined)} "
+            f"branches together have the size {total:.3g}. Branches of the size of the stream, times "
+            f"1/sqrt({len(joined)}), would keep signals and gradients at every depth."
         )

@@ -20,8 +20,8 @@ _ALIKE = 1e-2
 def uncorrected(optimizer: Optimizer) -> tuple[float, float] | None:
     """The first and the largest of the first steps, in learning rates, of an Adam without bias correction.
 
-    It is one if steps do not depend on the size of a gradient that stays the same, and if they begin larger than the
-    learning rate and change while the gradient does not. ``None`` of any other.
+    It is one if steps do not depend on the size of a gradient that stays the same, and if they begin larger than
+    the learning rate and change while the gradient does not. ``None`` of any other.
 
     Args:
         optimizer: Nothing of it is touched.

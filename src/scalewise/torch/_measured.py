@@ -35,7 +35,12 @@ class Measured:
 
 
 def measured(
-    model: nn.Module, inputs: Inputs, loss: Callable[..., Any] | None, batch: Any, samples: int | None, seed: int
+    model: nn.Module,
+    inputs: Inputs,
+    loss: Callable[..., Any] | None,
+    batch: Any,
+    samples: int | None,
+    seed: int,
 ) -> Measured:
     """One draw.
 
@@ -52,7 +57,9 @@ def measured(
         rows = rows_of(watch, samples or 1)
 
         def alone(k: int) -> Watch:
-            own = pytree.tree_map(lambda v: v[k : k + 1] if isinstance(v, Tensor) else v, _both(inputs))
+            own = pytree.tree_map(
+                lambda v: v[k : k + 1] if isinstance(v, Tensor) else v, _both(inputs)
+            )
             return _alone(model, own if samples is not None else _both(inputs))
 
         try:
@@ -60,7 +67,10 @@ def measured(
         except Exception:  # a model that takes this batch alone
             between, within = [], []
     if len(between) == len(rows):
-        rows = [replace(r, samples=b, positions=w) for r, b, w in zip(rows, between, within, strict=True)]
+        rows = [
+            replace(r, samples=b, positions=w)
+            for r, b, w in zip(rows, between, within, strict=True)
+        ]
     return Measured(tuple(rows), tuple(_notes(model, watch)), output)
 
 
@@ -82,7 +92,12 @@ def _enter(watch: Watch, own: Any) -> None:
 
 
 def _whole(
-    model: nn.Module, inputs: Inputs, loss: Callable[..., Any] | None, batch: Any, samples: int, seed: int
+    model: nn.Module,
+    inputs: Inputs,
+    loss: Callable[..., Any] | None,
+    batch: Any,
+    samples: int,
+    seed: int,
 ) -> tuple[Watch, Tensor]:
     frozen = [p for p in model.parameters() if p.is_floating_point() and not p.requires_grad]
     seen: list[Tensor] = []
@@ -98,7 +113,9 @@ def _whole(
             else:
                 value = loss(model, batch)
         if loss is None:
-            noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(seed)).to(value)
+            noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(seed)).to(
+                value
+            )
             value = (value * noise).sum() * (samples / noise.numel()) ** 0.5
         slopes = [p for p in model.parameters() if p.requires_grad and p.is_floating_point()]
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
@@ -110,8 +127,8 @@ def _whole(
             torch.autograd.grad(value, slopes, allow_unused=True)
         except RuntimeError as error:
             raise PlanError(
-                f"The backward pass raised RuntimeError: {str(error).splitlines()[0]} Training would, too: mend the "
-                "forward pass."
+                f"The backward pass raised RuntimeError: {str(error).splitlines()[0]} Training would, too: mend "
+                "the forward pass."
             ) from error
     finally:
         handle.remove()
@@ -128,7 +145,8 @@ def _first(output: Any) -> Tensor:
         if isinstance(leaf, Tensor) and leaf.is_floating_point():
             return leaf
     raise PlanError(
-        f"The model returned {type(output).__name__} and in it no tensor of numbers. Let it return what it computes."
+        f"The model returned {type(output).__name__} and in it no tensor of numbers. Let it return what it "
+        "computes."
     )
 
 
@@ -148,8 +166,8 @@ def _notes(model: nn.Module, watch: Watch) -> Iterator[str]:
     if watch.random:
         place = watch.random[0] or "the model"
         yield (
-            f"`{place}` draws random numbers in its forward pass, in evaluation mode too: measured sizes are those of "
-            "one draw. Fix what it draws to see what repeats."
+            f"`{place}` draws random numbers in its forward pass, in evaluation mode too: measured sizes are those "
+            "of one draw. Fix what it draws to see what repeats."
         )
     if watch.shapes:
         place = watch.shapes[0] or "the model"
@@ -157,9 +175,9 @@ def _notes(model: nn.Module, watch: Watch) -> Iterator[str]:
     fresh = [n for n, m in model.named_modules() if _is_fresh(m)]
     if fresh:
         yield (
-            f"`{fresh[0]}`{f' and {len(fresh) - 1} more' if len(fresh) > 1 else ''} of BatchNorm stands in evaluation "
-            "mode with the statistics that it begins with, and changes nothing here; in training it divides by those "
-            "of the batch. Run a few batches in training mode first to measure what it then does."
+            f"`{fresh[0]}`{f' and {len(fresh) - 1} more' if len(fresh) > 1 else ''} of BatchNorm stands in "
+            "evaluation mode with the statistics that it begins with, and changes nothing here; in training it "
+            "divides by those of the batch. Run a few batches in training mode first to measure what it then does."
         )
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters()):
         yield "The model computes in low precision; numbers below a hundredth of a size are rounding."

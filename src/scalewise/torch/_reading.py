@@ -84,7 +84,11 @@ def _network(
 
 
 def network_and_model(
-    build: Any, made: Inputs, width: int | None, at: tuple[int, ...] | None = None, gains: bool = False
+    build: Any,
+    made: Inputs,
+    width: int | None,
+    at: tuple[int, ...] | None = None,
+    gains: bool = False,
 ) -> tuple[Network, ReadModel]:
     """See `network`; and the model of that width, as it was read."""
     if isinstance(build, nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
@@ -27,7 +26,9 @@ from scalewise.torch._verify import seed_all
 
 AnyOptimizer = Annotated[
     Optimizer | OptimizerLike,
-    Must("an optimizer, a function that takes a model and returns one, or a pair of a class and its settings"),
+    Must(
+        "an optimizer, a function that takes a model and returns one, or a pair of a class and its settings"
+    ),
 ]
 
 
@@ -44,8 +45,8 @@ def signals(
 ) -> Signals:
     r"""A health report before training: where signals and gradients die, explode or become alike, and what to do.
 
-    The model is measured in evaluation mode, in the precision that it has; nothing of it is changed. Where `network`
-    reads it, the theory stands beside that. No plan and no second width is needed.
+    The model is measured in evaluation mode, in the precision that it has; nothing of it is changed. Where
+    `network` reads it, the theory stands beside that. No plan and no second width is needed.
 
     Args:
         build: A model; or a function of the width that returns a new one, so that draws can be compared.
@@ -59,14 +60,14 @@ def signals(
         theory: Whether to read the model, which takes seconds for a model of a dozen blocks.
 
     Returns:
-        Sizes, correlations and gradients at every place, what the theory says of them, and findings; ``print`` shows
-        all of it.
+        Sizes, correlations and gradients at every place, what the theory says of them, and findings; ``print``
+        shows all of it.
 
     Raises:
         PlanError: If the model cannot be called with the batch, has no numbers, or returns no tensor; or `width` is
             missing.
 
-    Source: criticality, chi and K: PDLT 2 to 5; growth of residual streams: Noci et al. 2206.03126; post-norm: Xiong
+    Source: criticality, chi and K: PDLT 5; growth of residual streams: Noci et al. 2206.03126; post-norm: Xiong
     et al. 2002.04745.
 
     Example:
@@ -91,18 +92,22 @@ def signals(
         seed_all(seed)
         other = next(models)
         if other is first:
-            notes.append("`build` returns the same model each time, so there is one draw. Let it build a new one.")
+            notes.append(
+                "`build` returns the same model each time, so there is one draw. Let it build a new one."
+            )
             break
         own = _measured(other, inputs, loss, batch, samples, seed)
         if _places(own) != _places(draws[0]):
             notes.append(
-                "`build` returned another model when it was called again, so only the first is reported. Let it build "
-                "the same model each time."
+                "`build` returned another model when it was called again, so only the first is reported. Let it "
+                "build the same model each time."
             )
             break
         draws.append(own)
     rows, spread = over_seeds([d.rows for d in draws])
-    known, told, said = _theory(build, first, inputs, width, draws[0].rows) if theory else ([], None, [])
+    known, _told, said = (
+        _theory(build, first, inputs, width, draws[0].rows) if theory else ([], None, [])
+    )
     known = known or [None] * len(rows)
     found = findings(rows, fresh_norms=any("of BatchNorm stands" in n for n in notes))
     found += _steps(optimizer, first)
@@ -116,13 +121,17 @@ def _models(build: Any, width: int | None) -> tuple[Any, bool]:
     if isinstance(build, nn.Module):
         return iter([build]), False
     if width is None:
-        raise PlanError("`width` must be given with a function that builds a model, such as width=64.")
+        raise PlanError(
+            "`width` must be given with a function that builds a model, such as width=64."
+        )
 
     def made() -> Any:
         while True:
             own = build(width)
             if not isinstance(own, nn.Module):
-                raise PlanError(f"`build` must return a torch.nn.Module; it returned {type(own).__name__}.")
+                raise PlanError(
+                    f"`build` must return a torch.nn.Module; it returned {type(own).__name__}."
+                )
             yield own
 
     seed_all(0)
@@ -136,11 +145,15 @@ def _check(model: nn.Module) -> None:
             "The model's parameters are on the meta device and have no numbers. Build it on the CPU; "
             "`plan` reads shapes alone."
         )
-    quantised = any(getattr(b, "is_quantized", False) for b in model.state_dict().values() if isinstance(b, Tensor))
+    quantised = any(
+        getattr(b, "is_quantized", False)
+        for b in model.state_dict().values()
+        if isinstance(b, Tensor)
+    )
     if quantised or not any(p.is_floating_point() for p in parameters):
         raise PlanError(
-            "The model has quantised tensors, or no parameters of floating point, and no gradient passes them. Give "
-            "the model that it was quantised from."
+            "The model has quantised tensors, or no parameters of floating point, and no gradient passes them. "
+            "Give the model that it was quantised from."
         )
 
 
@@ -149,7 +162,9 @@ def _called_with(model: nn.Module, batch: Any, loss: Loss | None) -> Inputs:
     if loss is None:
         made = given(batch)
         if made is None:
-            raise PlanError("`batch` must be what the model is called with, such as a tensor of a few samples.")
+            raise PlanError(
+                "`batch` must be what the model is called with, such as a tensor of a few samples."
+            )
         return made
     seen: list[Inputs] = []
     hook = model.register_forward_pre_hook(
@@ -162,26 +177,32 @@ def _called_with(model: nn.Module, batch: Any, loss: Loss | None) -> Inputs:
         raise
     except Exception as error:
         raise PlanError(
-            f"`loss` raised {type(error).__name__}: {error}. It is called with the model and the batch and returns one "
-            "number."
+            f"`loss` raised {type(error).__name__}: {error}. It is called with the model and the batch and returns "
+            "one number."
         ) from error
     finally:
         hook.remove()
     if not seen:
-        raise PlanError("`loss` does not call the model. Let it call model(...) with what the batch holds.")
+        raise PlanError(
+            "`loss` does not call the model. Let it call model(...) with what the batch holds."
+        )
     return seen[0]
 
 
 def _samples(model: nn.Module, inputs: Inputs) -> int | None:
     """How many samples there are along the first axis; ``None`` if that is another axis."""
-    tensors = [t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor) and t.ndim]
+    tensors = [
+        t
+        for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
+        if isinstance(t, Tensor) and t.ndim
+    ]
     try:
         with evaluating(model):
             return len(tensors[0]) if tensors and _has_samples(model, inputs) else None
     except Exception as error:
         raise PlanError(
-            f"The model cannot be called with `batch`: it raised {type(error).__name__}: {error}. Give what it is called "
-            "with: a tensor, a tuple of arguments or a dict of named ones; or `loss`, which calls it."
+            f"The model cannot be called with `batch`: it raised {type(error).__name__}: {error}. Give what it is "
+            "called with: a tensor, a tuple of arguments or a dict of named ones; or `loss`, which calls it."
         ) from error
 
 
@@ -215,19 +236,27 @@ def _theory(
                 raise
             net, one = network_and_model(model, inputs, None)
             if not isinstance(error, ValueError):
-                said.append("The model has no second width, so all its hidden layers are taken to grow.")
+                said.append(
+                    "The model has no second width, so all its hidden layers are taken to grow."
+                )
         given_values = by_node(net.program, one.parameters(net, one.seen.values))
         values = fields(net.program, given_values, one.seen.x)[0]
         known, note = foreseen(net, values, one.seen.x, rows)
         said += [note] if note else []
         return known, None, said + [n for n in one.notes if "gains=True" not in n]
     except Exception as error:
-        return [], None, [f"Measured alone, because the theory does not read all of it. {_short(error)}"]
+        return (
+            [],
+            None,
+            [f"Measured alone, because the theory does not read all of it. {_short(error)}"],
+        )
 
 
 def _short(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
-    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text.splitlines()[0]}"
+    return (
+        text if isinstance(error, ValueError) else f"{type(error).__name__}: {text.splitlines()[0]}"
+    )
 
 
 def _steps(optimizer: Any, model: nn.Module) -> list[Finding]:
@@ -237,21 +266,29 @@ def _steps(optimizer: Any, model: nn.Module) -> list[Finding]:
     made = optimizer
     if not isinstance(optimizer, Optimizer):
         own = _with_settings(optimizer)
-        made = own[0]([p for p in model.parameters() if p.requires_grad], **own[1]) if _is_pair(own) else own(model)
+        made = (
+            own[0]([p for p in model.parameters() if p.requires_grad], **own[1])
+            if _is_pair(own)
+            else own(model)
+        )
     parts: list[Any] = list(made) if isinstance(made, list | tuple) else [made]
     for one in parts:
         if not isinstance(one, Optimizer):
-            raise PlanError(f"`optimizer` must be or return an optimizer; got {type(one).__name__}.")
+            raise PlanError(
+                f"`optimizer` must be or return an optimizer; got {type(one).__name__}."
+            )
         seen = uncorrected(one)
         if seen is not None:
             first, largest = seen
             name = type(one).__name__
             return [
                 Finding(
-                    "no bias correction", name, first,
+                    "no bias correction",
+                    name,
+                    first,
                     f"The first step of {name} is {first:.1f} times the learning rate, and later ones up to "
-                    f"{largest:.1f} times: it divides by averages that begin at 0 without correcting them. Divide them by "
-                    "1 - beta^t, as torch.optim.Adam does, or warm up over 1/(1 - beta2) steps.",
-                )  # fmt: skip
+                    f"{largest:.1f} times: it divides by averages that begin at 0 without correcting them. Divide "
+                    "them by 1 - beta^t, as torch.optim.Adam does, or warm up over 1/(1 - beta2) steps.",
+                )
             ]
     return []

@@ -24,16 +24,20 @@ ACTIVATIONS = {
     "hardtanh": "hardtanh", "mish": "mish", "sin": "sin",
 }  # fmt: skip
 _NORMS = frozenset(
-    ["native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm", "_batch_norm_no_update"]
-    + ["_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "cudnn_batch_norm", "_rms_norm"]
+    """native_layer_norm native_group_norm native_batch_norm _fused_rms_norm _batch_norm_no_update _rms_norm
+    _native_batch_norm_legit_no_training _native_batch_norm_legit cudnn_batch_norm""".split()  # noqa: SIM905
 )
 _DENSE = frozenset(["mm", "addmm", "bmm", "baddbmm", "mv", "convolution", "embedding"])
-_CARRIED = frozenset(["clone", "_to_copy", "contiguous", "_unsafe_view", "copy", "alias", "detach", "to", "lift_fresh"])
-_RANDOM = frozenset(
-    ["rand", "randn", "rand_like", "randn_like", "normal", "uniform", "bernoulli", "multinomial", "randint", "randperm"]
-    + ["exponential", "native_dropout"]
+_CARRIED = frozenset(
+    "clone _to_copy contiguous _unsafe_view copy alias detach to lift_fresh".split()  # noqa: SIM905
 )
-_UNKNOWN_SHAPES = frozenset(["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"])
+_RANDOM = frozenset(
+    """rand randn rand_like randn_like normal uniform bernoulli multinomial randint randperm exponential
+    native_dropout""".split()  # noqa: SIM905
+)
+_UNKNOWN_SHAPES = frozenset(
+    ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"]
+)
 _FLAT = {"tanh": (-0.95, 0.95), "sigmoid": (0.05, 0.95)}
 _SCALED_BACK = 0.75  # a sum that is multiplied by less than this is not too large
 
@@ -113,7 +117,9 @@ class Watch(TorchDispatchMode):
         self._note(tensor, self._new([], "input"))
 
     def _info(self, own: Any) -> Info | None:
-        return self._known.get(own.untyped_storage().data_ptr()) if isinstance(own, Tensor) else None
+        return (
+            self._known.get(own.untyped_storage().data_ptr()) if isinstance(own, Tensor) else None
+        )
 
     def _is_parameter(self, own: Any) -> bool:
         return isinstance(own, Tensor) and own.untyped_storage().data_ptr() in self._parameters
@@ -182,7 +188,9 @@ class Watch(TorchDispatchMode):
         if name in ACTIVATIONS and own is not None:
             self._unit(name, out, own)
             return replace(made, sum_row=own.sum_row)
-        if name in _NORMS or (name in ("_softmax", "_safe_softmax") and own is not None and own.kind == "logits"):
+        if name in _NORMS or (
+            name in ("_softmax", "_safe_softmax") and own is not None and own.kind == "logits"
+        ):
             if name in _NORMS:
                 return self._norm(own, made)
             self._look(x, out, made)
@@ -250,7 +258,9 @@ class Watch(TorchDispatchMode):
         lookup = name == "embedding"
         drawn = _drawn(name, weight, args, read, lookup)
         what = "embedding" if lookup else "convolution" if name == "convolution" else "linear"
-        size = None if lookup or read is None else float(read.detach().float().square().mean()) ** 0.5
+        size = (
+            None if lookup or read is None else float(read.detach().float().square().mean()) ** 0.5
+        )
         silent = (below.place or "the inputs") if size == 0 else None
         index = self._index.get((self.stack[-1], storage, weight.storage_offset()), len(self.rows))
         chain = (below.chain[0], below.chain[1] + 1) if below.chain and not lookup else (index, 1)
@@ -266,7 +276,11 @@ class Watch(TorchDispatchMode):
             own = a or b
             assert own is not None
             other = args[1] if own is a else args[0]
-            if self._is_parameter(other) and own.kind in (*_DENSE, *_CARRIED) and own.row is not None:
+            if (
+                self._is_parameter(other)
+                and own.kind in (*_DENSE, *_CARRIED)
+                and own.row is not None
+            ):
                 self._biased(own.row, args[0] if own is a else args[1], out)
             return replace(own, number=made.number, deps=made.deps, kind=own.kind)
         if "logits" in (a.kind, b.kind):
@@ -277,7 +291,11 @@ class Watch(TorchDispatchMode):
         if len(terms) > 256:
             terms = {made.number: 1.0}
         shared = a.terms.keys() & b.terms.keys()
-        doubled = any(abs(terms[k]) > 1.5 * max(abs(a.terms[k]), abs(b.terms[k])) for k in shared if k in terms)
+        doubled = any(
+            abs(terms[k]) > 1.5 * max(abs(a.terms[k]), abs(b.terms[k]))
+            for k in shared
+            if k in terms
+        )
         skip = None
         if doubled or a.terms.keys() & self._drawn_from(b):
             skip = (args[0], a, args[1])
@@ -296,7 +314,9 @@ class Watch(TorchDispatchMode):
         key = (self.stack[-1], "sum", nth, tuple(out.shape))
         index = self._row(key, Seen(self.stack[-1], "sum", 0.0, joined=joined), out, info.last)
         self._behind[index] = made.deps - {made.number}
-        return replace(made, terms=terms, row=index, sum_row=index, chain=None, kind="sum", last=info.last)
+        return replace(
+            made, terms=terms, row=index, sum_row=index, chain=None, kind="sum", last=info.last
+        )
 
     def _drawn_from(self, own: Info) -> frozenset[int]:
         """What the random layer or sum behind a tensor was computed from."""
@@ -311,7 +331,10 @@ class Watch(TorchDispatchMode):
         a, b = (self._info(t) for t in args[:2])
         if a is not None and b is not None:
             for own, other in ((a, b), (b, a)):
-                if other.kind in ("rsqrt", "sqrt", "reciprocal", "linalg_vector_norm") and own.number in other.deps:
+                if (
+                    other.kind in ("rsqrt", "sqrt", "reciprocal", "linalg_vector_norm")
+                    and own.number in other.deps
+                ):
                     return self._norm(own, made)
             return made
         own = a or b
@@ -330,7 +353,7 @@ class Watch(TorchDispatchMode):
         return replace(own, number=made.number, deps=made.deps, terms=terms)
 
     def _unit(self, name: str, out: Tensor, own: Info) -> None:
-        if own.row is None or own.kind in ("logits", "norm") and name == "sigmoid":
+        if own.row is None or (own.kind in ("logits", "norm") and name == "sigmoid"):
             return
         uses = self.rows[own.row]
         if uses.seen.units is not None and uses.count > 1:
