@@ -1,13 +1,13 @@
 """Models that were not written in our grammar, read as networks and held against ensembles of themselves.
 
-python benchmarks/own_models.py                  # what results/own_models.json lacks, and the page docs/own_models.md
+python benchmarks/own_models.py                  # what results/own_models.json lacks, and docs/own_models.md
 python benchmarks/own_models.py --again VGG GRU  # these anew
 python benchmarks/own_models.py --page           # only the page, from the numbers
 
-Every model is drawn by its own factory at two widths, with other seeds than those that were read. Its parameters go
-into the network that was read, whose output must be the model's for each draw; kernels of all layers are averaged over
-draws, the NTK is that of the model by autodiff. Deviations from the prediction are extrapolated over the two widths,
-so that what is left is statistical, up to order 1/n^2.
+Every model is drawn by its own factory at two widths, with other seeds than those that were read. Its parameters
+go into the network that was read; kernels of all layers are averaged over draws, and the NTK is that of the model
+by autodiff. Deviations from the prediction are extrapolated over the two widths, so that what is left is
+statistical, up to order 1/n^2.
 """
 
 from __future__ import annotations
@@ -26,22 +26,25 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "src")]
 
 import torch  # noqa: E402
+from own_models_cases import CASES, REFUSED  # noqa: E402
 
 import scalewise as sw  # noqa: E402
 from models_to_read import Case  # noqa: E402
-from own_models_cases import CASES, REFUSED  # noqa: E402
 from scalewise.networks._forward import entering  # noqa: E402
 from scalewise.networks._weights import by_node, fields  # noqa: E402
 from scalewise.plan._forward import given  # noqa: E402
 from scalewise.torch._drawn import drawn  # noqa: E402
-from scalewise.torch._reading import _read  # noqa: E402
+from scalewise.torch._network import Given  # noqa: E402
+from scalewise.torch._reading import read_module  # noqa: E402
 
 RESULTS, PAGE = HERE / "results" / "own_models.json", HERE.parent / "docs" / "own_models.md"
 WIDTHS, NETWORKS, TANGENTS = (64, 128), 200, 50
 Found = dict[str, Any]
 
 
-def kernels(net: Any, one: Any, case: Case, width: int, networks: int, seed: int) -> tuple[list[np.ndarray], np.ndarray]:
+def kernels(
+    net: Any, one: Any, case: Case, width: int, networks: int, seed: int
+) -> tuple[list[np.ndarray], np.ndarray]:
     """Kernels (network, label, label) of every layer, and the metric of the last one given those below it."""
     torch.manual_seed(seed)
     program = net.program
@@ -49,13 +52,20 @@ def kernels(net: Any, one: Any, case: Case, width: int, networks: int, seed: int
     last = []
     for _ in range(networks):
         model = case.build(width)
-        values = {n: p.detach().double().numpy() for n, p in model.named_parameters(remove_duplicate=False)}
-        found, seen = fields(program, by_node(program, one.parameters(net, values)), one.seen.x)
+        values = {
+            n: p.detach().double().numpy()
+            for n, p in model.named_parameters(remove_duplicate=False)
+        }
+        found, _ = fields(program, by_node(program, one.parameters(net, values)), one.seen.x)
         for own, node in zip(layers, program.layers, strict=True):
             z = found[node].reshape(-1, found[node].shape[-1])
             own.append(z @ z.T / z.shape[-1])
         draw = program.draws[-1]
-        u = entering(found[program.nodes[draw].of[0]], program.nodes[draw].windows, program.positions[program.nodes[draw].of[0]])
+        u = entering(
+            found[program.nodes[draw].of[0]],
+            program.nodes[draw].windows,
+            program.positions[program.nodes[draw].of[0]],
+        )
         u = u.reshape(-1, u.shape[-1])
         numbers = program.nodes[draw].own
         last.append(numbers.C_b + numbers.C_W * u @ u.T / u.shape[-1])
@@ -79,8 +89,19 @@ def tangents(net: Any, one: Any, case: Case, width: int, networks: int, seed: in
             z = _at(z, at)
         rows = []
         for s in range(len(z)):
-            grads = torch.autograd.grad(z[s, 0], [some[n] for n in names], retain_graph=True, allow_unused=True)
-            rows.append(torch.cat([g.flatten() if g is not None else torch.zeros(some[n].numel(), dtype=z.dtype) for n, g in zip(names, grads, strict=True)]))
+            grads = torch.autograd.grad(
+                z[s, 0], [some[n] for n in names], retain_graph=True, allow_unused=True
+            )
+            rows.append(
+                torch.cat(
+                    [
+                        g.flatten()
+                        if g is not None
+                        else torch.zeros(some[n].numel(), dtype=z.dtype)
+                        for n, g in zip(names, grads, strict=True)
+                    ]
+                )
+            )
         J = torch.stack(rows)
         found.append((J @ J.T).numpy())
     return np.array(found)
@@ -105,16 +126,23 @@ def labels(theory: Any, name: str, layer: int) -> np.ndarray:
 
 def whole(theory_of: Any, net: Any, x: np.ndarray) -> list[np.ndarray]:
     """Predicted kernels of all layers, positions and all."""
-    return [labels(theory_of(net, x, layers=k, observables="kernel"), "kernel", k) for k in range(1, net.depth + 1)]
+    return [
+        labels(theory_of(net, x, layers=k, observables="kernel"), "kernel", k)
+        for k in range(1, net.depth + 1)
+    ]
 
 
 def judged(deviations: list[np.ndarray], errors: list[np.ndarray]) -> tuple[float, float, int]:
-    """The largest and the root mean square z of what is left after extrapolation, and how many entries there are."""
+    """The largest and the root mean square z after extrapolation, and how many entries there are."""
     left = 2 * deviations[1] - deviations[0]
     error = np.hypot(2 * errors[1], errors[0])
     keep = error > 1e-9 * np.abs(left).max() if np.abs(left).max() else error > 0
     z = left[keep] / error[keep]
-    return float(np.abs(z).max(initial=0.0)), float(np.sqrt(np.mean(z**2))) if z.size else 0.0, int(keep.sum())
+    return (
+        float(np.abs(z).max(initial=0.0)),
+        float(np.sqrt(np.mean(z**2))) if z.size else 0.0,
+        int(keep.sum()),
+    )
 
 
 def measured(name: str, case: Case) -> Found:
@@ -125,10 +153,16 @@ def measured(name: str, case: Case) -> Found:
         start = time.process_time()
         net = sw.torch.network(case.build, case.inputs, width=width, at=case.at)
         if not k:
-            found |= {"read_s": time.process_time() - start, "depth": net.depth, "notes": list(net.notes)}
+            found |= {
+                "read_s": time.process_time() - start,
+                "depth": net.depth,
+                "notes": list(net.notes),
+            }
         made = given(case.inputs)
         at = None if case.at is None else case.at if isinstance(case.at, tuple) else (case.at,)
-        one = _read(*drawn(lambda width=width: case.build(width)), made, at, False)
+        one = read_module(
+            *drawn(lambda width=width: case.build(width)), made, at, False, Given({}, width)
+        )
         x = one.seen.x
         start = time.process_time()
         theory = whole(sw.predict, net, x)
@@ -136,15 +170,28 @@ def measured(name: str, case: Case) -> Found:
         found["predict_s"] = time.process_time() - start
         drawn_, metric = kernels(net, one, case, width, NETWORKS, 100 + k)
         scale = [np.abs(K).max() or 1.0 for K in theory]
-        deviations.append(np.concatenate([((D.mean(0) - K) / f).ravel() for D, K, f in zip(drawn_, theory, scale, strict=True)]))
-        errors.append(np.concatenate([(D.std(0) / len(D) ** 0.5 / f).ravel() for D, f in zip(drawn_, scale, strict=True)]))
+        deviations.append(
+            np.concatenate(
+                [
+                    ((D.mean(0) - K) / f).ravel()
+                    for D, K, f in zip(drawn_, theory, scale, strict=True)
+                ]
+            )
+        )
+        errors.append(
+            np.concatenate(
+                [(D.std(0) / len(D) ** 0.5 / f).ravel() for D, f in zip(drawn_, scale, strict=True)]
+            )
+        )
         own = tangents(net, one, case, width, TANGENTS, 200 + k)
         Theta = labels(last, "ntk", net.depth)[: own.shape[1], : own.shape[2]]
         ntk.append(((own.mean(0) - Theta) / np.abs(Theta).max()).ravel())
         ntk_errors.append((own.std(0) / len(own) ** 0.5 / np.abs(Theta).max()).ravel())
         if k == 0 and case.vertex:
             vertex = _vertex(net, x, metric, width)
-    found |= dict(zip(("kernel_z", "kernel_rms", "kernels"), judged(deviations, errors), strict=True))
+    found |= dict(
+        zip(("kernel_z", "kernel_rms", "kernels"), judged(deviations, errors), strict=True)
+    )
     found |= dict(zip(("ntk_z", "ntk_rms", "ntks"), judged(ntk, ntk_errors), strict=True))
     return found | vertex
 
@@ -175,7 +222,10 @@ def refused(case: Case) -> Found:
 def page(found: dict[str, Found]) -> str:
     """The page."""
     head = (HERE / "own_models_head.md").read_text()
-    rows = ["| model | read | K, all layers: largest z (rms, entries) | NTK: largest z (rms) | V: predicted, drawn | s |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| model | read | K: largest z (rms, entries) | NTK: largest z (rms) | V: predicted, drawn | s |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, own in found.items():
         if "refused" in own:
             continue
@@ -191,7 +241,9 @@ def page(found: dict[str, Found]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--again", nargs="*", default=[])
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
@@ -203,7 +255,9 @@ def main() -> None:
             warnings.simplefilter("ignore")
             found[name] = refused(case) if name in REFUSED else measured(name, case)
         print(name, {k: v for k, v in found[name].items() if k != "notes"}, flush=True)
-        RESULTS.write_text(json.dumps({k: found[k] for k in (CASES | REFUSED) if k in found}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps({k: found[k] for k in (CASES | REFUSED) if k in found}, indent=1) + "\n"
+        )
     PAGE.write_text(page({k: found[k] for k in (CASES | REFUSED) if k in found}))
 
 

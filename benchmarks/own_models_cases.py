@@ -6,8 +6,6 @@ import logging
 
 import torch
 import torch.nn.functional as F
-from models_to_read import CASES as OWN
-from models_to_read import HEAD, POINTS, STEPS, WORDS, Case
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from transformers import (
@@ -23,12 +21,19 @@ from transformers import (
     ViTForImageClassification,
 )
 
+from models_to_read import CASES as OWN
+from models_to_read import HEAD, POINTS, STEPS, WORDS, Case
+
 logging.getLogger("transformers").setLevel(logging.ERROR)
 SIZES = {"vocab_size": 31, "max_position_embeddings": 8, "num_hidden_layers": 1}
 
 
 def _wide(width: int) -> dict:
-    return {"hidden_size": width, "intermediate_size": 2 * width, "num_attention_heads": width // HEAD}
+    return {
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
+        "num_attention_heads": width // HEAD,
+    }
 
 
 def gpt2(width: int) -> nn.Module:
@@ -41,29 +46,53 @@ def gpt2(width: int) -> nn.Module:
 
 def tied(width: int) -> nn.Module:
     return GPT2LMHeadModel(
-        GPT2Config(n_embd=width, n_layer=1, n_head=width // HEAD, vocab_size=31, n_positions=8, bos_token_id=0, eos_token_id=0)
+        GPT2Config(
+            n_embd=width,
+            n_layer=1,
+            n_head=width // HEAD,
+            vocab_size=31,
+            n_positions=8,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
     )
 
 
 def llama(width: int, **changed) -> nn.Module:
-    given = {**_wide(width), **SIZES, "tie_word_embeddings": False, "initializer_range": width**-0.5, **changed}
+    given = {
+        **_wide(width),
+        **SIZES,
+        "tie_word_embeddings": False,
+        "initializer_range": width**-0.5,
+        **changed,
+    }
     return LlamaForCausalLM(LlamaConfig(**given))
 
 
 def qwen3(width: int) -> nn.Module:
-    given = {**_wide(width), **SIZES, "tie_word_embeddings": False, "initializer_range": width**-0.5}
+    given = {
+        **_wide(width),
+        **SIZES,
+        "tie_word_embeddings": False,
+        "initializer_range": width**-0.5,
+    }
     return Qwen3ForCausalLM(Qwen3Config(**given, head_dim=HEAD, num_key_value_heads=width // HEAD))
 
 
 def vit(width: int) -> nn.Module:
     sizes = {"image_size": 8, "patch_size": 4, "num_channels": 3, "num_hidden_layers": 1}
-    return ViTForImageClassification(ViTConfig(**_wide(width), **sizes, initializer_range=width**-0.5))
+    return ViTForImageClassification(
+        ViTConfig(**_wide(width), **sizes, initializer_range=width**-0.5)
+    )
 
 
 class Bert(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.bert = BertModel(BertConfig(**_wide(width), **SIZES, initializer_range=width**-0.5), add_pooling_layer=False)
+        self.bert = BertModel(
+            BertConfig(**_wide(width), **SIZES, initializer_range=width**-0.5),
+            add_pooling_layer=False,
+        )
         self.head = nn.Linear(width, 2)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
@@ -87,14 +116,23 @@ class Distances(nn.Module):
         self.i, self.qkv, self.o = nn.Linear(3, n), nn.Linear(n, 3 * n), nn.Linear(n, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (a.unflatten(-1, (-1, HEAD)).transpose(1, 2) for a in self.qkv(self.i(x)).chunk(3, -1))
+        q, k, v = (
+            a.unflatten(-1, (-1, HEAD)).transpose(1, 2) for a in self.qkv(self.i(x)).chunk(3, -1)
+        )
         place = torch.arange(x.shape[1])
         bias = -0.5 * (place[:, None] - place).abs().to(x.dtype)
-        return self.o(F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2).mean(1))
+        return self.o(
+            F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            .transpose(1, 2)
+            .flatten(2)
+            .mean(1)
+        )
 
 
 def normed(n: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(8, n), nn.Tanh(), weight_norm(nn.Linear(n, n)), nn.Tanh(), nn.Linear(n, 1))
+    return nn.Sequential(
+        nn.Linear(8, n), nn.Tanh(), weight_norm(nn.Linear(n, n)), nn.Tanh(), nn.Linear(n, 1)
+    )
 
 
 CASES = OWN | {
@@ -109,5 +147,7 @@ REFUSED = {
     "MLP-Mixer": Case(Mixer, STEPS),
     "ALiBi": Case(Distances, STEPS),
     "weight_norm": Case(normed, POINTS),
-    "Llama, grouped queries (transformers)": Case(lambda n: llama(n, num_key_value_heads=n // 16), WORDS, -1),
+    "Llama, grouped queries (transformers)": Case(
+        lambda n: llama(n, num_key_value_heads=n // 16), WORDS, -1
+    ),
 }

@@ -142,7 +142,6 @@ LATE = {
     "activations/_catalogue.py": "built-in activations need no JAX; a callable of the user's is traced by it",
     "cli/__init__.py": "what is missing is said before it is imported",
     "cli/_app.py": "a command starts fast: each imports only what it runs",
-    "cli/_model.py": "the same",
     "cli/_options.py": "the same: a version and a help text need no array",
     "cli/_output.py": "the same",
     "cli/_training.py": "the same: what is predicted needs no JAX",
@@ -375,6 +374,7 @@ OUTSIDE = {
     "training": "numpy scipy jaxtyping xarray jax",
     "comparison": "numpy scipy jaxtyping xarray",
     "plan": "numpy scipy jaxtyping xarray matplotlib rich",
+    "signals": "numpy xarray matplotlib",
     "torch": "numpy torch rich",
     "jax": "numpy jax optax",
     "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch",
@@ -470,5 +470,6 @@ def test_nobody_runs_into_an_extra_without_the_sentence() -> None:
     assert files_that_need("matplotlib") == {
         ROOT / "plan" / "_picture.py",
         ROOT / "plan" / "proof" / "_picture.py",
+        ROOT / "signals" / "_picture.py",
     }
     assert ROOT / "cli" / "_app.py" in files_that_need("typer")

@@ -236,6 +236,22 @@ def test_what_is_not_known_is_named(build, inputs, says: str) -> None:
         sw.torch.network(build, inputs, width=16)
 
 
+def test_layers_stand_for_modules_that_are_not_known() -> None:
+    net = sw.torch.network(Sorted, POINTS, width=16, given={"inside": ["tanh", sw.Dense()]})
+    assert [node.said for node in net.program.nodes][2:] == [
+        "random",
+        "tanh",
+        "random",
+        "random, uniform",
+    ]
+    assert any("`inside` is what was given for it" in note for note in net.notes)
+    assert net.at_width(32).widths == (8, 32, 32, 1)
+    with pytest.raises(PlanError, match="makes 5 channels"):
+        sw.torch.network(Sorted, POINTS, width=16, given={"inside": sw.Dense(5)})
+    with pytest.raises(PlanError, match="has no \\['outside'\\]"):
+        sw.torch.network(Sorted, POINTS, width=16, given={"outside": sw.Dense()})
+
+
 def test_a_tied_read_out_is_noted() -> None:
     net = sw.torch.network(tied_head, WORDS, width=16)
     assert any("`e.weight` reads out, too" in note for note in net.notes)

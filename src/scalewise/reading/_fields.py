@@ -237,10 +237,13 @@ class Fields:
 
     known: list[Known] = field(default_factory=list)
     place: str = ""
+    read: set[int] = field(default_factory=set)  # fields that something has read whole
     _end: int = 1
 
     def new(self, samples: int, positions: tuple[int, ...], channels: int, what: What) -> Known:
         """Another field."""
+        if isinstance(what, Linear | Made):
+            self.read.update((what.of,) if isinstance(what, Linear) else what.of)
         made = Known(len(self.known), self._end, samples, positions, channels, what, self.place)
         self.known.append(made)
         self._end += made.size

@@ -163,9 +163,29 @@ def network_from(one: ReadModel, width: int, wide: ReadModel | None) -> Network:
                 "width."
             )
         steps = scaled(one.steps, wide.steps, width, Fraction(2))
-    net = Network(Traced(steps, one.notes), input_shape=one.seen.x.shape[1:], width=width)
-    check_same(net, one)
+    notes = (*one.notes, *_few(steps))
+    net = Network(Traced(steps, notes), input_shape=one.seen.x.shape[1:], width=width)
+    if not any(
+        step.verb == "run" for step in one.steps
+    ):  # what is given has no weights of the model
+        check_same(net, one)
     return net
+
+
+def _few(steps: tuple[Step, ...]) -> list[str]:
+    """Notes on hidden layers whose channels stay few."""
+    drawn = [
+        step
+        for step in steps[:-1]
+        if step.verb == "draw" and isinstance(step.given[0].channels, int)
+    ]
+    last = max((k for k, step in enumerate(steps) if step.verb == "draw"), default=0)
+    places = {f"`{s.place}` ({s.given[0].channels})": None for s in drawn if s is not steps[last]}
+    if not places:
+        return []
+    return [
+        f"Layers whose channels are as many at every width are taken for wide: {', '.join(places)}."
+    ]
 
 
 def check_same(net: Network, one: ReadModel) -> None:

@@ -115,7 +115,11 @@ class Reader:
 
     def held(self, known: Known) -> bool:
         """Whether a sum of fields is a field of its own, because something has read it."""
-        return known.number in self._held
+        what = known.what
+        summed = (
+            isinstance(what, Combined) and len(what.terms) > 1 and known.number in self.fields.read
+        )
+        return summed or known.number in self._held
 
     def hold(self, known: Known) -> None:
         """Let a field be one that others are functions of, and not a function itself."""
@@ -336,6 +340,7 @@ class Reader:
         total = float(row.sum())
         biases = what.biases if np.isclose(total, 1, rtol=1e-12) else None
         made = self.new(base, replace(what, of=below.number, biases=biases), positions=one)
+        made.place = base.place
         if what.biases is None or biases is not None:
             return made
         beside = self.fields.new(1, one, base.channels, Placed(what.biases[None]))
@@ -370,6 +375,7 @@ class Reader:
                 "them behind a linear layer, or behind functions of its channels one by one."
             )
         self._cut[key] = self.fields.new(of.samples, of.positions, high - low, own)
+        self._cut[key].place = of.place
         return self._cut[key]
 
     def _reordered(self, grid: Grid) -> Known | None:

@@ -187,6 +187,8 @@ def _played(build: Builder, step: Step, own: list[Field]) -> Field:
             size, power, grows, causal, turns, norm = given
             changed = {"grows": grows, "causal": causal, "turns": turns, "norm": norm}
             return build.attend((own[0], own[1], own[2]), size, power, None, **changed)
+        case "run":
+            return build.run(given, own[0])
         case "norm":
             eps, centred, joint, groups = given
             return build.norm(own[0], eps, centred=centred, joint=joint, groups=groups)

@@ -5,6 +5,7 @@ from scalewise._extras import require
 require("torch", for_="`scalewise.torch`", extra="torch")
 
 from scalewise.torch._audit import audit as audit
+from scalewise.torch._critical import critical as critical
 from scalewise.torch._curvature import curvature as curvature
 from scalewise.torch._plan import TorchPlan as TorchPlan
 from scalewise.torch._plan import load as load

@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from scalewise.networks._builder import Layer
 from scalewise.plan._forward import Inputs
 from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries, UnreadError
+from scalewise.reading._given import replaced
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._products import (
     contracted,
@@ -56,6 +59,14 @@ class Unread:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+@dataclass(frozen=True)
+class Given:
+    """Layers in place of modules, by name, and the width of the model."""
+
+    layers: Mapping[str, tuple[Layer, ...]]
+    width: int
 
 
 class Trace(TorchDispatchMode):
@@ -155,6 +166,24 @@ class Trace(TorchDispatchMode):
         own = whole.as_strided(tensor.shape, tensor.stride(), offset)
         self._known[id(tensor)] = (tensor, own)
         return own
+
+    def replace(self, given: Given, args: Any, output: Any) -> None:
+        """Let what a module returned be what layers make of what it was called with."""
+        name = self.read.fields.place
+        x, made = (
+            next((t for t in pytree.tree_leaves(own) if isinstance(t, Tensor)), None)
+            for own in (args, output)
+        )
+        entries = self.entries(x)
+        if x is None or made is None or not isinstance(entries, Tensor):
+            raise self.read.refuse(
+                "is given as layers, but nothing that is understood enters it as its first argument."
+            )
+        own = replaced(
+            self.read, name, given.layers[name], entries.numpy(), tuple(made.shape), given.width
+        )
+        self.know(made, own)
+        self.read.notes[f"`{name}` is what was given for it."] = None
 
     def _operand(self, own: Any) -> Any:
         if not isinstance(own, Tensor):
@@ -518,8 +547,8 @@ def _spread_out(
 
 
 @contextmanager
-def watching(model: nn.Module, read: Reader) -> Iterator[Trace]:
-    """Follow entries until the end of the block; hooks tell in which module it is."""
+def watching(model: nn.Module, read: Reader, given: Given) -> Iterator[Trace]:
+    """Follow entries until the end of the block; hooks tell in which module it is, and replace some."""
     trace = Trace(read)
     hooks = []
     for name, module in model.named_modules():
@@ -527,8 +556,10 @@ def watching(model: nn.Module, read: Reader) -> Iterator[Trace]:
         def enter(*_: Any, name: str = name) -> None:
             trace.stack.append(name)
 
-        def leave(*_: Any) -> None:
-            trace.stack.pop()
+        def leave(_: Any, args: Any, output: Any) -> None:
+            read.fields.place = trace.stack.pop()
+            if read.fields.place in given.layers:
+                trace.replace(given, args, output)
 
         hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -546,6 +577,7 @@ def traced(
     model: nn.Module,
     laws: Mapping[str, Law],
     inputs: Inputs,
+    given: Given,
     *,
     flat: bool,
     gains: bool,
@@ -555,10 +587,10 @@ def traced(
     read = Reader(laws, flat, gains)
     model = copy.deepcopy(model).cpu().double().eval()
     args, kwargs = pytree.tree_map(_doubled, (inputs.args, dict(inputs.kwargs)))
-    given = numbers_in((args, kwargs), samples)
+    numbers = numbers_in((args, kwargs), samples)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        with watching(model, read) as trace:
+        with watching(model, read, given) as trace:
             entries: dict[int, Entries] = {}
             values = {}
             for name, p in model.named_parameters(remove_duplicate=False):
@@ -567,7 +599,7 @@ def traced(
                     values[name] = p.detach().numpy()
                 trace.know(p, entries[id(p)])
             offset = 0
-            for tensor in given:
+            for tensor in numbers:
                 tokens = not tensor.dtype.is_floating_point
                 own = read.enter(tuple(tensor.shape), offset, tokens=tokens, samples=samples)
                 trace.know(tensor, own)
@@ -581,8 +613,19 @@ def traced(
         raise UnreadError(
             "What the model returns does not depend on its parameters. Let it return what it computes."
         )
-    rows = [t.double().numpy() for t in given]
+    rows = [t.double().numpy() for t in numbers]
     return Pass(read, found.numpy(), first.double().numpy(), in_a_row(rows, samples), values)
+
+
+def inputs_in_a_row(inputs: Inputs, shape: tuple[int, ...]) -> np.ndarray:
+    """Inputs as a network of this input shape takes them."""
+    args = inputs.args, dict(inputs.kwargs)
+    for samples in (True, False):
+        rows = [t.detach().cpu().double().numpy() for t in numbers_in(args, samples)]
+        found = in_a_row(rows, samples)
+        if found.shape[1:] == shape:
+            return found
+    raise AssertionError
 
 
 def _doubled(own: Any) -> Any:

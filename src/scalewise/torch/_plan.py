@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.optim import Optimizer
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from scalewise._checked import Count, checked
 from scalewise._readable import readable
 from scalewise.plan import Plan, PlanError, TensorPlan, make_plan
-from scalewise.plan._constants import ConstantsLike, with_constants
+from scalewise.plan._constants import ConstantsLike, combined, with_constants
 from scalewise.plan._forward import given
 from scalewise.plan._probed import Sights
 from scalewise.plan._questions import Wording
@@ -36,6 +37,7 @@ from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
 from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
+from scalewise.torch._critical import critical
 from scalewise.torch._given import Device, Model, ModuleFactory, Settings
 from scalewise.torch._groups import Groups, parameter_groups
 from scalewise.torch._init import initialise
@@ -254,6 +256,7 @@ def plan(
     branch_outputs: Names = (),
     multiplied: Names = (),
     constants: ConstantsLike = None,
+    init: Literal["drawn", "critical"] = "drawn",
     width: Argument = "width",
     depth: Argument = "depth",
     device: Device = "meta",
@@ -295,6 +298,8 @@ def plan(
         constants: What was tuned at the base (`tune` does), as factors of what the factory draws and of the base's
             settings: by role, or by the name of a tensor or module, a factor of the standard deviation or
             ``{"std": ..., "lr": ..., "weight_decay": ...}``. They are the same at every size.
+        init: How the base is drawn: as the factory does, or so that signals keep their size, ``"critical"``. Then
+            `critical` gives constants, which multiply those that are given. It needs `inputs`.
         width: What the factory calls its width.
         depth: What it calls its depth; it need not have one.
         device: Where to learn the shapes. ``"cpu"`` builds in earnest, for factories that must.
@@ -327,7 +332,23 @@ def plan(
     options = Options(
         dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks)
     )
+    if init == "critical":
+        constants = combined(constants, _critical(build, base, width, inputs))
     return _planned(r, options, constants, Sights())
+
+
+def _critical(
+    build: Any, base: Mapping[str, Any], width: str, inputs: Any
+) -> dict[str, dict[str, float]]:
+    """Constants that make the base critical."""
+    if inputs is None:
+        raise PlanError(
+            'init="critical" reads the model, and needs what it is called with: give `inputs`, such as a tensor of '
+            "a few samples."
+        )
+    names = inspect.signature(build).parameters
+    own = {k: v for k, v in base.items() if k in names and k != width}
+    return critical(lambda n: build(**{width: n}, **own), inputs, width=base[width]).constants
 
 
 def _planned(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -11,13 +11,17 @@ from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
 from scalewise.networks import Network
+from scalewise.networks._builder import Layer
+from scalewise.networks.layers._activate import layer_of
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan._forward import Inputs
+from scalewise.plan._forward import given as called_with
 from scalewise.reading._fields import UnreadError
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import ReadModel, network_from, read_model
+from scalewise.reading._reader import Law
 from scalewise.torch._drawn import drawn, told_by_entries
-from scalewise.torch._network import traced
+from scalewise.torch._network import Given, traced
 
 ModelOrFactory = Annotated[
     nn.Module | Callable[..., Any],
@@ -33,6 +37,7 @@ def network(
     width: Count | None = None,
     at: int | Sequence[int] | None = None,
     gains: bool = False,
+    given: Mapping[str, Any] | None = None,
 ) -> Network:
     r"""Read a model into a network, by the operations of one forward pass.
 
@@ -46,6 +51,8 @@ def network(
         at: Of outputs that have positions the one that is kept, such as ``-1`` of a language model: observables of
             order $1/n$ and trainings are those of outputs at one site. All are kept for ``None``.
         gains: Whether parameters that begin as one number (gains and biases of norms) count for what they learn.
+        given: Layers of ours for modules that are not understood: name of the module to a layer or several, which
+            take what it is first called with. Their numbers are not the model's, and nothing checks them.
 
     Returns:
         The network of that width, whose inputs are the model's: of several tensors the numbers of a sample in a
@@ -65,48 +72,75 @@ def network(
         >>> net.depth, net.C_W
         (2, (0.3333333333333333, 0.3333333333333333))
     """
-    made = given(inputs)
+    made = called_with(inputs)
     if made is None:
         raise PlanError(
             "`inputs` must be what the model is called with, such as a tensor of a few samples."
         )
     try:
+        layers = {name: _layers(own) for name, own in (given or {}).items()}
         place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
-        return _network(build, made, width, place, gains)
+        return _network(build, made, width, place, gains, layers)
     except (UnreadError, MixedSamplesError) as error:
         raise PlanError(str(error)) from error
 
 
 def _network(
-    build: Any, made: Inputs, width: int | None, at: tuple[int, ...] | None, gains: bool
+    build: Any,
+    made: Inputs,
+    width: int | None,
+    at: tuple[int, ...] | None,
+    gains: bool,
+    layers: Mapping[str, tuple[Layer, ...]],
 ) -> Network:
-    return network_and_model(build, made, width, at, gains)[0]
+    return network_and_model(build, made, width, at, gains, layers)[0]
 
 
 def network_and_model(
     build: Any,
     made: Inputs,
     width: int | None,
-    at: tuple[int, ...] | None = None,
-    gains: bool = False,
+    at: tuple[int, ...] | None,
+    gains: bool,
+    layers: Mapping[str, tuple[Layer, ...]],
 ) -> tuple[Network, ReadModel]:
     """See `network`; and the model of that width, as it was read."""
     if isinstance(build, nn.Module):
-        one = _read(build, told_by_entries(build), made, at, gains)
+        one = read_module(build, told_by_entries(build), made, at, gains, Given(layers, width or 1))
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
         return network_from(one, first if width is None else width, None), one
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
-    one, wide = (_read(*drawn(lambda n=n: build(n)), made, at, gains) for n in (width, 2 * width))
+    one, wide = (
+        read_module(*drawn(lambda n=n: build(n)), made, at, gains, Given(layers, n))
+        for n in (width, 2 * width)
+    )
     return network_from(one, width, wide), one
 
 
-def _read(
-    model: nn.Module, laws: Any, inputs: Inputs, at: tuple[int, ...] | None, gains: bool
+def _layers(own: Any) -> tuple[Layer, ...]:
+    """One layer or several, or activations."""
+    several = own if isinstance(own, Sequence) and not isinstance(own, str) else (own,)
+    return tuple(layer_of(layer) for layer in several)
+
+
+def read_module(
+    model: nn.Module,
+    laws: Mapping[str, Law],
+    inputs: Inputs,
+    at: tuple[int, ...] | None,
+    gains: bool,
+    given: Given,
 ) -> ReadModel:
+    """A module as steps, whose parameters are drawn by these laws; see `network` for the others."""
+    lost = given.layers.keys() - {name for name, _ in model.named_modules()}
+    if lost:
+        raise UnreadError(
+            f"`given` must be by the names of modules; the model has no {sorted(lost)}."
+        )
     samples = _has_samples(model, inputs)
     return read_model(
-        lambda flat: traced(model, laws, inputs, flat=flat, gains=gains, samples=samples), at
+        lambda flat: traced(model, laws, inputs, given, flat=flat, gains=gains, samples=samples), at
     )
 
 

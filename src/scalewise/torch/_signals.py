@@ -230,11 +230,11 @@ def _theory(
     try:
         try:
             seed_all(0)
-            net, one = network_and_model(build, inputs, width)
+            net, one = network_and_model(build, inputs, width, None, False, {})
         except Exception as error:
             if build is model:
                 raise
-            net, one = network_and_model(model, inputs, None)
+            net, one = network_and_model(model, inputs, None, None, False, {})
             if not isinstance(error, ValueError):
                 said.append(
                     "The model has no second width, so all its hidden layers are taken to grow."

@@ -1,0 +1,95 @@
+"""An initialisation that keeps the size of signals, from the network that a model is."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import scalewise as sw
+from models_to_read import CASES, POINTS, WORDS, Decoder
+
+PlanError = sw.plan.PlanError
+
+
+def sizes(net, x: np.ndarray) -> list[float]:
+    """The mean kernel of every layer."""
+    found = []
+    for layer in range(1, net.depth + 1):
+        own = sw.predict(net, x, layers=layer, observables="kernel").kernel.sel(layer=layer)
+        first = [a for a in own.dims if not str(a).endswith("_1")]
+        values = own.transpose(*first, *[a for a in own.dims if a not in first]).values
+        labels = int(np.prod(values.shape[: len(first)]))
+        found.append(float(np.diag(values.reshape(labels, labels)).mean()))
+    return found
+
+
+@pytest.mark.parametrize("name", ["decoder", "vision transformer"])
+def test_sizes_are_kept(name: str) -> None:
+    """Through norms, heads, gates, two branches of a stream and the read-out, whatever the factory draws."""
+    case = CASES[name]
+    found = sw.torch.critical(case.build, case.inputs, width=32)
+    x = case.inputs.double().numpy()
+    drawn, critical = sizes(found.network, x), sizes(found.drawn_so, x)
+    assert min(drawn[:-1]) < 0.6  # by the factory
+    assert 0.9 < min(critical[:-1])
+    assert max(critical) < 3.1  # embeddings of tokens and positions, and as much from all branches
+    np.testing.assert_allclose(critical[-1], 0.25, rtol=0.05)
+    with_branches = [p.reason for p in found.proposals].count("one of 2 branches")
+    assert with_branches == 2
+
+
+def test_chains_are_at_the_critical_point_of_their_activation() -> None:
+    for activation, want in ((nn.Tanh, 1.0), (nn.ReLU, 2.0)):
+
+        def build(width: int, activation=activation) -> nn.Module:
+            hidden = [
+                m for _ in range(3) for m in (nn.Linear(width, width, bias=False), activation())
+            ]
+            return nn.Sequential(
+                nn.Linear(8, width, bias=False), activation(), *hidden, nn.Linear(width, 1)
+            )
+
+        found = sw.torch.critical(build, POINTS, width=16)
+        assert [p.proposed for p in found.proposals[1:4]] == pytest.approx([want] * 3)
+
+
+def test_what_begins_as_nothing_stays_so() -> None:
+    case = CASES["low-rank adapter"]
+    assert "b.weight" not in sw.torch.critical(case.build, case.inputs, width=16).constants
+
+
+def test_units_of_the_factory_do_not_matter() -> None:
+    """A factory that draws everything ten times smaller gets the same variances."""
+
+    def small(width: int) -> nn.Module:
+        model = Decoder(width)
+        for p in model.parameters():
+            if p.ndim > 1:
+                p.data.mul_(0.1)
+        return model
+
+    one, two = (sw.torch.critical(build, WORDS, width=16) for build in (Decoder, small))
+    np.testing.assert_allclose(
+        [p.proposed for p in one.proposals], [p.proposed for p in two.proposals], rtol=1e-9
+    )
+
+
+def test_a_plan_begins_at_the_critical_point() -> None:
+    def build(width: int) -> nn.Module:
+        return Decoder(width)
+
+    given = {"base": {"width": 32}, "target": {"width": 64}, "strategy": "mup", "inputs": WORDS}
+    plan = sw.torch.plan(build, init="critical", constants={"head.weight": {"lr": 2.0}}, **given)
+    found = sw.torch.critical(build, WORDS, width=32)
+    assert plan.table.constants["qkv.weight"]["std"] == pytest.approx(
+        found.constants["qkv.weight"]["std"]
+    )
+    assert plan.table.constants["head.weight"]["lr"] == 2.0
+    torch.manual_seed(0)
+    model = plan.at(width=32).init_(build(32))
+    np.testing.assert_allclose(
+        float(model.qkv.weight.detach().std()) * 32**0.5, 0.99**0.5, rtol=0.05
+    )
+    assert "one of 2 branches" in str(found)
+    with pytest.raises(PlanError, match="give `inputs`"):
+        sw.torch.plan(build, init="critical", **{k: v for k, v in given.items() if k != "inputs"})
