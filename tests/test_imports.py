@@ -35,6 +35,7 @@ LEVELS = [
     {"training"},
     {"comparison"},
     {"plan"},
+    {"signals"},
     {"torch", "jax"},
     {"experiments"},
     {"report", "explorer"},
@@ -153,6 +154,8 @@ LATE = {
     "plan/proof/_check.py": "the same: a picture needs matplotlib",
     "plan/proof/_search.py": "sweeps need arrays with names, which take longer to import than a plan takes",
     "plan/proof/_transfer.py": "the same",
+    "signals/_signals.py": "the same: a picture needs matplotlib",
+    "signals/_theory.py": "who measures a model alone, or plans for it, needs no theory",
     "theory/single/_single_input.py": "the rule for one label is that for many, whose room imports this one",
     "theory/_predict.py": "few enter the rooms of skip connections and of any layers, with an optimiser and JAX",
     "theory/order/_runs.py": "the same",
@@ -372,6 +375,7 @@ OUTSIDE = {
     "training": "numpy scipy jaxtyping xarray jax",
     "comparison": "numpy scipy jaxtyping xarray",
     "plan": "numpy scipy jaxtyping xarray matplotlib rich",
+    "signals": "numpy xarray matplotlib",
     "torch": "numpy torch rich jaxtyping",
     "jax": "numpy jax optax jaxtyping",
     "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch sklearn",
@@ -467,5 +471,6 @@ def test_nobody_runs_into_an_extra_without_the_sentence() -> None:
     assert files_that_need("matplotlib") == {
         ROOT / "plan" / "_picture.py",
         ROOT / "plan" / "proof" / "_picture.py",
+        ROOT / "signals" / "_picture.py",
     }
     assert ROOT / "cli" / "_app.py" in files_that_need("typer")

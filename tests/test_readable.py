@@ -77,6 +77,7 @@ def nouns() -> dict[str, object]:
         "Transfer": plan.transfer(lr=1e-3),
         "Check": check,
         "Audit": audit,
+        "Signals": sw.torch.signals(mlp, batch()[0], width=16),
         "TransferCheck": check_losses(
             "lr", [0.5, 1.0, 2.0], [Size(f"{n}", {"width": n}) for n in (32, 64)], losses
         ),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scalewise import observables as observables
     from scalewise import report as report
     from scalewise import selection as selection
+    from scalewise import signals as signals
     from scalewise import torch as torch
     from scalewise.activations import Activation, activation
     from scalewise.comparison import Comparison, at_width, compare
@@ -131,6 +132,7 @@ _ROOMS = (
         "report",
         "scaling",
         "selection",
+        "signals",
         "sweeps",
     ),
     *("tasks", "theory", "torch", "training"),

@@ -163,6 +163,9 @@ def test_every_command_of_the_first_pages_runs() -> None:
     )
     assert len(commands) >= 8
     commands += [example.removeprefix("scalewise ") for example in EXAMPLES.values()]
+    Path("model.py").write_text(
+        "import torch\nbatch = torch.eye(3)\nbuild = lambda n: torch.nn.Linear(3, n)\n"
+    )
     for words in dict.fromkeys(tuple(shlex.split(line)) for line in commands):
         result = CliRunner().invoke(app, [*words, *less.get(words[0], "").split()])
         assert result.exit_code == 0, f"scalewise {shlex.join(words)}: {result.output}"

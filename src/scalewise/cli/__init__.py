@@ -1,8 +1,8 @@
-"""The command line: ``scalewise report | predict | measure | train | criticality | explore``.
+"""The command line: ``scalewise report | predict | measure | train | criticality | signals | explore``.
 
 Standard output carries the result and nothing else; progress and complaints go to standard error.
-Exit codes: 0 done, 1 theory and ensemble disagree, 2 bad input, 130 interrupted. What is slow to
-import is imported by the command that needs it.
+Exit codes: 0 done, 1 theory and ensemble disagree or a model has findings, 2 bad input, 130 interrupted.
+What is slow to import is imported by the command that needs it.
 """
 
 import sys

@@ -262,6 +262,48 @@ def criticality(
         typer.echo(str(record))
 
 
+@app.command(short_help="Examine a PyTorch model before training.", epilog=opt.examples("signals"))
+@polite
+def signals(
+    build: Annotated[
+        str,
+        typer.Argument(help="module:object, a model or a function of the width that builds it."),
+    ],
+    batch: Annotated[
+        str, typer.Option(help="What the model is called with, or a function that returns it.")
+    ] = "batch",
+    width: Annotated[int | None, typer.Option(help="The width that the function is given.")] = None,
+    loss: Annotated[str | None, typer.Option(help="A function of the model and the batch.")] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="A function of the model that returns its optimizer.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Draws of the model.")] = 3,
+    picture: Annotated[Path | None, typer.Option(help="Save a picture, name.png or .svg.")] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Say where signals and gradients of a model die, explode or become alike; exit 1 if something is wrong."""
+    from scalewise.cli._model import named
+    from scalewise.torch import signals as examine
+
+    own = named(build, "the model")
+    place = build.rpartition(":")[0]
+    given = named(batch, "--batch", place)
+    how = {
+        name: named(text, f"--{name}", place)
+        for name, text in (("loss", loss), ("optimizer", optimizer))
+        if text is not None
+    }
+    found = examine(own, given() if callable(given) else given, width=width, seeds=seeds, **how)
+    if picture is not None:
+        found.plot().savefig(picture)
+    if as_json:
+        tell.print_json(found.to_dict())
+    else:
+        typer.echo(str(found))
+    if not found.ok:
+        raise typer.Exit(tell.DISAGREE)
+
+
 @app.command(short_help="Write a page with sliders.", epilog=opt.examples("explore"))
 @polite
 def explore(

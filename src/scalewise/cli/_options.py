@@ -44,6 +44,7 @@ EXAMPLES = {
     "measure": "scalewise measure --activation relu --depth 4 --width 64 --networks 500 --compare",
     "report": "scalewise report --activation tanh --depth 16 --width 128 --out report",
     "train": "scalewise train --data digits:3,8 --width 64 --ensemble 200 --out training",
+    "signals": "scalewise signals model:build --width 64",
     "explore": "scalewise explore --activations tanh,gelu,relu --out explorer.html",
 }
 _NARROWEST = 8

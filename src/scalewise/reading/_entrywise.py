@@ -22,6 +22,7 @@ from scalewise.reading._fields import (
     Shares,
     Turned,
     Weight,
+    distinct,
 )
 from scalewise.reading._reader import Reader
 from scalewise.reading._trees import Tree, X, evaluate, number
@@ -338,7 +339,7 @@ def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
     def rank(own: tuple[Known, Entries]) -> tuple[bool, bool, int]:
         known, entries = own
         raw = isinstance(read.source(known).what, Weight)
-        whole = entries.size == known.size and np.unique(entries).size == known.size
+        whole = entries.size == known.size and distinct(entries) == known.size
         return not raw, whole, known.channels
 
     return max(range(len(fields)), key=lambda k: rank(fields[k]))
@@ -349,7 +350,7 @@ def _aligned(
 ) -> Known | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
     source = read.source(other)
-    whole = entries.size == known.size and np.unique(entries).size == known.size
+    whole = entries.size == known.size and distinct(entries) == known.size
     if (
         isinstance(source.what, Weight)
         and not whole

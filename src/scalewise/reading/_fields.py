@@ -8,6 +8,7 @@ any time, however the array lies.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -223,6 +224,13 @@ class Known:
         )
 
 
+def distinct(entries: Entries) -> int:
+    """How many of these there are, by counting: entries of one field are near each other."""
+    return (
+        int(np.count_nonzero(np.bincount((entries - entries.min()).ravel()))) if entries.size else 0
+    )
+
+
 class Decoded(NamedTuple):
     """What entries are, each an array of their shape; -1 where the number is 0."""
 
@@ -250,6 +258,11 @@ class Fields:
         self._end += made.size
         return made
 
+    @property
+    def end(self) -> int:
+        """The entry behind all that there are."""
+        return self._end
+
     def decoded(self, entries: Entries) -> Decoded:
         """What entries are."""
         starts = np.array([k.start for k in self.known])
@@ -263,5 +276,15 @@ class Fields:
 
     def owners(self, entries: Entries) -> list[Known]:
         """The fields that entries belong to, in order."""
-        numbers = np.unique(self.decoded(entries).owner)
-        return [self.known[k] for k in numbers if k >= 0]
+        if not entries.size:
+            return []
+        low, high = (self._owner(int(e)) for e in (entries.min(), entries.max()))
+        if low == high:  # most arrays are of one field: no need to look at each entry
+            return [self.known[low]] if low >= 0 else []
+        there = entries[entries > 0]
+        starts = np.array([k.start for k in self.known])
+        return [self.known[k] for k in np.unique(np.searchsorted(starts, there, side="right") - 1)]
+
+    def _owner(self, entry: int) -> int:
+        """The field of one entry; -1 of 0."""
+        return bisect_right(self.known, entry, key=lambda k: k.start) - 1 if entry > 0 else -1

@@ -30,7 +30,8 @@ def law_of(values: np.ndarray, *, few: bool) -> Law:
     noise = 4 / math.sqrt(len(values)) if few else _CENTRED
     if abs(mean) <= noise * math.sqrt(variance):
         mean = 0.0
-    excess = float(((values - values.mean()) ** 4).mean() / variance**2 - 3)
+    squares = np.square(values - values.mean())
+    excess = float(np.square(squares).mean() / variance**2 - 3)
     if not few and abs(excess - _even_normal(len(values))[1]) < _SLIP:
         variance /= _even_normal(len(values))[0]
     return Law(variance, mean, _named(excess, 5 * math.sqrt(24 / len(values)) if few else _ALIKE))

@@ -28,6 +28,7 @@ from scalewise.reading._fields import (
     UnreadError,
     Weight,
     What,
+    distinct,
 )
 from scalewise.reading._grids import Grid
 from scalewise.reading._moves import along
@@ -223,7 +224,7 @@ class Reader:
             raise self.refuse("reads zeros alone. Leave that out of the model.")
         first = owners[0]
         whole = entries.size == first.size and entries.min() > 0
-        if len(owners) == 1 and whole and np.unique(entries).size == first.size:
+        if len(owners) == 1 and whole and distinct(entries) == first.size:
             return first, entries
         if len(owners) == 1 and whole is False and (found := self._part(first, entries)):
             return found
@@ -235,8 +236,9 @@ class Reader:
         """Entries of one field, some of them perhaps more than once, as where they are broadcast."""
         owners = self.fields.owners(entries)
         if len(owners) == 1 and entries.min() > 0:
-            some = np.unique(entries).size
-            if some == owners[0].size or isinstance(self.source(owners[0]).what, Input | Weight):
+            if isinstance(self.source(owners[0]).what, Input | Weight):
+                return owners[0], entries
+            if distinct(entries) == owners[0].size:
                 return owners[0], entries
         shown = tuple(0 if s == 0 else slice(None) for s in entries.strides)
         made, own = self.settled(entries[shown])
@@ -272,7 +274,7 @@ class Reader:
         d = self.fields.decoded(entries)
         low, high = int(d.channel.min()), int(d.channel.max()) + 1
         count = of.samples * of.places * (high - low)
-        if entries.size != count or np.unique(entries).size != count or high - low == of.channels:
+        if entries.size != count or distinct(entries) != count or high - low == of.channels:
             return None
         made = self.cut(of, low, high)
         rows = d.sample * of.places + d.position

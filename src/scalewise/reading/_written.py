@@ -121,13 +121,15 @@ class Writer:
         Args:
             last: The step of the outputs.
         """
-        used: dict[int, str] = {}
+        # Of each entry its last user, counted from 1.
+        used = np.zeros(self.read.fields.end, dtype=np.int32)
+        users = ["", *self.drawn]
         for name, (weights, _, _) in self.drawn.items():
             if weights.dtype.kind == "f":
                 continue
-            some = weights.ravel()
-            others = {used[k] for k in some.tolist() if k in used}
-            used.update(dict.fromkeys(some.tolist(), name))
+            found = np.bincount(used[weights.ravel()], minlength=1)
+            others = {users[k] for k in np.flatnonzero(found) if k}
+            used[weights.ravel()] = users.index(name)
             if not others:
                 continue
             own = self.steps[last]

@@ -12,6 +12,7 @@ from scalewise.torch._plan import load as load
 from scalewise.torch._plan import plan as plan
 from scalewise.torch._proof import check_transfer as check_transfer
 from scalewise.torch._reading import network as network
+from scalewise.torch._signals import signals as signals
 from scalewise.torch._tangents import tangents as tangents
 from scalewise.torch._trainers import optimizer_for as optimizer_for
 from scalewise.torch._trainers import overrides as overrides

@@ -18,8 +18,8 @@ def critical(build: ModelOrFactory, inputs: Any, *, width: Count | None = None) 
 
     With $m$ the mean square of what a layer reads, at infinite width, its weights get $C_W=(t-C_b)/m$. Behind
     inputs, tokens, norms and activations $t=1$; a layer that ends one of the $B$ branches of a stream gets $t=1/B$,
-    and the read-out $1/4$. Behind activations that no norm follows it is the critical $C_W$ of the activation, which
-    keeps gradients, too. What begins as 0 stays so.
+    and the read-out $1/4$. Behind activations that no norm follows it is the critical $C_W$ of the activation,
+    which keeps gradients, too. What begins as 0 stays so.
 
     Args:
         build: A function of the width that returns a new model, or a model; as `network` takes it.

@@ -93,17 +93,29 @@ def _network(
     gains: bool,
     layers: Mapping[str, tuple[Layer, ...]],
 ) -> Network:
+    return network_and_model(build, made, width, at, gains, layers)[0]
+
+
+def network_and_model(
+    build: Any,
+    made: Inputs,
+    width: int | None,
+    at: tuple[int, ...] | None,
+    gains: bool,
+    layers: Mapping[str, tuple[Layer, ...]],
+) -> tuple[Network, ReadModel]:
+    """See `network`; and the model of that width, as it was read."""
     if isinstance(build, nn.Module):
         one = read_module(build, told_by_entries(build), made, at, gains, Given(layers, width or 1))
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
-        return network_from(one, first if width is None else width, None)
+        return network_from(one, first if width is None else width, None), one
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
     one, wide = (
         read_module(*drawn(lambda n=n: build(n)), made, at, gains, Given(layers, n))
         for n in (width, 2 * width)
     )
-    return network_from(one, width, wide)
+    return network_from(one, width, wide), one
 
 
 def _layers(own: Any) -> tuple[Layer, ...]:

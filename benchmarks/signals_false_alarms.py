@@ -1,0 +1,72 @@
+"""Is `signals` silent where nothing is wrong, and does it name what is? Twenty draws of each model, three widths.
+
+Each draw is reported alone, as somebody sees it who gives one model: that is where chance matters most. The tenth
+mistake is an optimizer, which is not drawn.
+
+python benchmarks/signals_false_alarms.py --seeds 20
+
+Models: tests/signal_models.py. Results: results/signals_false_alarms.json and .md. Ten minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+import torch
+
+import scalewise as sw
+from signal_models import DEEP, RIGHT, WRONG, Case
+
+RESULTS = Path(__file__).parent / "results"
+WIDTHS = (32, 64, 128)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Findings of signals over draws")
+    parser.add_argument("--seeds", type=int, default=20)
+    seeds = parser.parse_args().seeds
+    warnings.filterwarnings("ignore")
+    groups = {"wrong": WRONG, "right": RIGHT, "right, deep": DEEP}
+    found = [
+        row(kind, name, case, width, seeds)
+        for kind, cases in groups.items()
+        for name, case in cases.items()
+        for width in WIDTHS
+    ]
+    (RESULTS / "signals_false_alarms.json").write_text(json.dumps(found, indent=1) + "\n")
+    lines = ["| | model | width | draws | findings | CPU s each |", "|---|---|---|---|---|---|"]
+    for own in found:
+        told = ", ".join(f"{k}: {v}" for k, v in own["findings"].items()) or "none"
+        lines.append(
+            f"| {own['kind']} | {own['model']} | {own['width']} | {own['draws']} | {told} | {own['seconds']:.2f} |"
+        )
+    (RESULTS / "signals_false_alarms.md").write_text("\n".join(lines) + "\n")
+
+
+def row(kind: str, name: str, case: Case, width: int, seeds: int) -> dict[str, Any]:
+    build, batch = case
+    count: Counter[str] = Counter()
+    begun = time.process_time()
+    for seed in range(seeds):
+        torch.manual_seed(seed)
+        report = sw.torch.signals(build(width), batch, theory=False)
+        count.update(f.mistake for f in report.findings)
+    seconds = (time.process_time() - begun) / seeds
+    print(kind, name, width, dict(count), f"{seconds:.2f}", flush=True)
+    return {
+        "kind": kind, "model": name, "width": width, "draws": seeds, "findings": dict(count),
+        "seconds": round(seconds, 3),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""A health report of a model before training: what the theory foresees, what is measured, and what is wrong."""
+
+from scalewise.signals._findings import Finding as Finding
+from scalewise.signals._findings import findings as findings
+from scalewise.signals._seen import Drawn as Drawn
+from scalewise.signals._seen import Joined as Joined
+from scalewise.signals._seen import Looks as Looks
+from scalewise.signals._seen import Seen as Seen
+from scalewise.signals._seen import Units as Units
+from scalewise.signals._signals import Signals as Signals
+from scalewise.signals._theory import Foreseen as Foreseen

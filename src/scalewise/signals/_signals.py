@@ -1,0 +1,133 @@
+"""The noun: a model's signals before training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scalewise._extras import require
+from scalewise._readable import Rows, readable
+from scalewise.signals._findings import Finding
+from scalewise.signals._report import told
+from scalewise.signals._seen import Seen
+from scalewise.signals._theory import Foreseen
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+@readable
+class Signals:
+    """What a model does to signals and gradients before it is trained, place by place.
+
+    Args:
+        rows: Every random layer, attention and residual sum in order of execution, as measured.
+        foreseen: Of each what the theory says of it; ``None`` where the model was not read or the place is inside
+            of a sum.
+        spread: Of each by how much the logarithm of its gradient differs between draws of the model; 0 of one draw.
+        findings: What is wrong, a sentence each.
+        notes: What was left out and why, in sentences.
+        told: What else there is to know: how much draws differ, the depth that a width bears, critical
+            initialisations; in sentences.
+        draws: How many draws of the model were measured.
+    """
+
+    rows: tuple[Seen, ...] = field(repr=False)
+    foreseen: tuple[Foreseen | None, ...] = field(repr=False)
+    spread: tuple[float, ...] = field(repr=False)
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    draws: int = 1
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no findings."""
+        return not self.findings
+
+    def assert_ok(self) -> None:
+        """Pass if there are no findings; for a test of your own.
+
+        Raises:
+            AssertionError: If there are: all of them.
+        """
+        if not self.ok:
+            raise AssertionError("\n".join(map(str, self.findings)))
+
+    @cached_property
+    def table(self) -> xr.Dataset:
+        """All numbers as a Dataset over rows; NaN where there is none.
+
+        ``size``, ``gradient``, ``gradient_spread``, ``influence``, correlations ``samples`` and ``positions``,
+        shares ``dead``, ``saturated`` and ``largest_weight``, and of the theory ``size_theory``,
+        ``samples_theory``, ``positions_theory``, ``chi_parallel``, ``chi_perp``.
+        """
+        import xarray as xr  # here, because its import takes longer than the report
+
+        columns = {k: ("row", np.array(v)) for k, v in self.columns().items()}
+        coords = {
+            "place": ("row", [r.place for r in self.rows]),
+            "what": ("row", [r.what for r in self.rows]),
+        }
+        return xr.Dataset(columns, coords, {"draws": self.draws})
+
+    def columns(self) -> dict[str, list[float]]:
+        """The numbers of every row by name, as `table` has them."""
+        rows, theory = self.rows, self.foreseen
+        return {
+            "size": [r.size for r in rows],
+            "size_theory": [_number(f and f.size) for f in theory],
+            "samples": [_number(r.samples) for r in rows],
+            "samples_theory": [_number(f and f.samples) for f in theory],
+            "positions": [_number(r.positions) for r in rows],
+            "positions_theory": [_number(f and f.positions) for f in theory],
+            "gradient": [r.gradient for r in rows],
+            "gradient_spread": list(self.spread),
+            "influence": [r.influence for r in rows],
+            "chi_parallel": [_number(f and f.chi_parallel) for f in theory],
+            "chi_perp": [_number(f and f.chi_perp) for f in theory],
+            "dead": [_number(r.units and r.units.dead) for r in rows],
+            "saturated": [_number(r.units and r.units.saturated) for r in rows],
+            "largest_weight": [_number(r.looks and r.looks.largest) for r in rows],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain numbers, text and lists, for JSON."""
+        columns = self.columns()
+        rows = [
+            {"place": r.place, "what": r.what}
+            | {k: None if math.isnan(v[i]) else v[i] for k, v in columns.items()}
+            for i, r in enumerate(self.rows)
+        ]
+        found = [
+            {k: getattr(f, k) for k in ("mistake", "place", "number", "sentence")}
+            for f in self.findings
+        ]
+        return {
+            "ok": self.ok,
+            "draws": self.draws,
+            "findings": found,
+            "notes": [*self.notes],
+            "told": [*self.told],
+            "rows": rows,
+        }
+
+    def plot(self) -> Figure:
+        """Sizes, correlations and gradients along the model; lines are the theory's."""
+        require("matplotlib", for_="`Signals.plot`", extra="report")
+        from scalewise.signals._picture import draw
+
+        return draw(self)
+
+    def _told(self) -> list[str | Rows]:
+        return told(self)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,505 @@
+"""A pass of a model, watched: sizes, gradients and shares at every random layer, attention and residual sum."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from scalewise.signals._seen import Drawn, Joined, Looks, Seen, Units
+
+# Of the operations that are activations, what the theory calls them.
+ACTIVATIONS = {
+    "relu": "relu", "threshold": "relu", "clamp_min": "relu", "leaky_relu": "leaky_relu", "gelu": "gelu",
+    "silu": "swish", "tanh": "tanh", "sigmoid": "sigmoid", "elu": "elu", "softplus": "softplus", "erf": "erf",
+    "hardtanh": "hardtanh", "mish": "mish", "sin": "sin",
+}  # fmt: skip
+_NORMS = frozenset(
+    """native_layer_norm native_group_norm native_batch_norm _fused_rms_norm _batch_norm_no_update _rms_norm
+    _native_batch_norm_legit_no_training _native_batch_norm_legit cudnn_batch_norm""".split()  # noqa: SIM905
+)
+_DENSE = frozenset(["mm", "addmm", "bmm", "baddbmm", "mv", "convolution", "embedding"])
+_CARRIED = frozenset(
+    "clone _to_copy contiguous _unsafe_view copy alias detach to lift_fresh".split()  # noqa: SIM905
+)
+_RANDOM = frozenset(
+    """rand randn rand_like randn_like normal uniform bernoulli multinomial randint randperm exponential
+    native_dropout""".split()  # noqa: SIM905
+)
+_UNKNOWN_SHAPES = frozenset(
+    ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"]
+)
+_FLAT = {"tanh": (-0.95, 0.95), "sigmoid": (0.05, 0.95)}
+_SCALED_BACK = 0.75  # a sum that is multiplied by less than this is not too large
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is known of the numbers in one storage.
+
+    Args:
+        number: Its own.
+        deps: Numbers of all that it was computed from.
+        terms: Of which of these it is a sum, and with which factors.
+        row: The row behind it, through whatever is no row.
+        sum_row: The row of the residual sum that it is, up to a factor.
+        after_norm: The row of the residual sum whose norm it is, up to a factor.
+        chain: See `Seen.chain`.
+        kind: What made it, in a word.
+        place: Where.
+        last: Whether channels are the last axis.
+    """
+
+    number: int
+    deps: frozenset[int]
+    terms: dict[int, float]
+    row: int | None = None
+    sum_row: int | None = None
+    after_norm: int | None = None
+    chain: tuple[int, int] | None = None
+    kind: str = ""
+    place: str = ""
+    last: bool = True
+
+
+@dataclass
+class Uses:
+    """Numbers of one row, summed over the times at which the model is there.
+
+    Args:
+        seen: The row, without them.
+        squares: The sum of squares of what it gives, and of how many numbers.
+        slopes: The sum of squares of the gradient.
+        count: How often.
+        arrays: What it gives, where that is kept.
+    """
+
+    seen: Seen
+    squares: float = 0.0
+    numbers: int = 0
+    slopes: float = 0.0
+    count: int = 0
+    arrays: list[Tensor] = field(default_factory=list)
+    last: bool = True
+
+
+class Watch(TorchDispatchMode):
+    """Follows what a model computes, and measures it."""
+
+    def __init__(self, model: nn.Module, keep: bool) -> None:
+        super().__init__()
+        self.keep = keep
+        self.stack: list[str] = [""]
+        self.rows: list[Uses] = []
+        self.random: list[str] = []
+        self.shapes: list[str] = []
+        self._index: dict[tuple[Any, ...], int] = {}
+        self._known: dict[int, Info] = {}
+        self._alive: list[Any] = []
+        self._pending: list[tuple[Tensor, int]] = []
+        self._behind: dict[int, frozenset[int]] = {}
+        self._count = 0
+        self._parameters = {p.untyped_storage().data_ptr(): n for n, p in model.named_parameters()}
+
+    # What is known of tensors.
+
+    def enter(self, tensor: Tensor) -> None:
+        """An input."""
+        self._note(tensor, self._new([], "input"))
+
+    def _info(self, own: Any) -> Info | None:
+        return (
+            self._known.get(own.untyped_storage().data_ptr()) if isinstance(own, Tensor) else None
+        )
+
+    def _is_parameter(self, own: Any) -> bool:
+        return isinstance(own, Tensor) and own.untyped_storage().data_ptr() in self._parameters
+
+    def _note(self, tensor: Tensor, info: Info) -> None:
+        self._alive.append(tensor)
+        self._known[tensor.untyped_storage().data_ptr()] = info
+
+    def _new(self, of: list[Info], kind: str) -> Info:
+        self._count += 1
+        deps = frozenset({self._count}).union(*(i.deps for i in of))
+        first = max(of, key=lambda i: -1 if i.row is None else i.row, default=None)
+        rows = {i.row for i in of if i.row is not None}
+        return Info(
+            self._count,
+            deps,
+            {self._count: 1.0},
+            row=None if first is None else first.row,
+            chain=first.chain if first is not None and len(rows) == 1 else None,
+            kind=kind,
+            place=self.stack[-1],
+            last=all(i.last for i in of),
+        )
+
+    # One operation.
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._hook()
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = func._schema.name.rpartition("::")[2]
+        changed = name.endswith("_") and not name.startswith("_")
+        name = name.rstrip("_") if changed else name
+        if name in _RANDOM and not (name == "native_dropout" and not args[2]):
+            self.random.append(self.stack[-1])
+        if name in _UNKNOWN_SHAPES:
+            self.shapes.append(self.stack[-1])
+        first = out[0] if isinstance(out, tuple | list) and out else out
+        if not isinstance(first, Tensor) or not first.dtype.is_floating_point:
+            if isinstance(first, Tensor) and name not in _UNKNOWN_SHAPES:
+                self._pass_on(args, kwargs, first)
+            return out
+        of = [i for i in map(self._info, pytree.tree_leaves((args, kwargs))) if i is not None]
+        if not of or (not changed and self._info(first) is not None and name not in _DENSE):
+            return out
+        self._note(first, self._made(name, args, first, of))
+        return out
+
+    def _pass_on(self, args: Any, kwargs: Any, out: Tensor) -> None:
+        """Whole numbers that were made of inputs are inputs."""
+        of = [i for i in map(self._info, pytree.tree_leaves((args, kwargs))) if i is not None]
+        if of and self._info(out) is None:
+            self._note(out, self._new(of, "input"))
+
+    def _made(self, name: str, args: Any, out: Tensor, of: list[Info]) -> Info:
+        made = self._new(of, name)
+        x, own = args[0], self._info(args[0])
+        if name in _DENSE:
+            return self._random(name, args, out, made, of)
+        if name in ("add", "sub") and len(args) > 1:
+            return self._sum(args, out, made)
+        if name in ("mul", "div") and len(args) > 1:
+            return self._product(name, args, made)
+        if name in _CARRIED and own is not None:
+            return replace(own, number=made.number, deps=made.deps)
+        if name in ACTIVATIONS and own is not None:
+            self._unit(name, out, own)
+            return replace(made, sum_row=own.sum_row)
+        if name in _NORMS or (
+            name in ("_softmax", "_safe_softmax") and own is not None and own.kind == "logits"
+        ):
+            if name in _NORMS:
+                return self._norm(own, made)
+            self._look(x, out, made)
+            return made
+        if name in ("masked_fill", "where") and any(i.kind == "logits" for i in of):
+            return replace(made, kind="logits")
+        return made
+
+    def _norm(self, own: Info | None, made: Info) -> Info:
+        if own is None:
+            return made
+        if own.row is not None and own.kind in (*_DENSE, *_CARRIED):
+            uses = self.rows[own.row]
+            uses.seen = replace(uses.seen, normed=True)
+        return replace(made, chain=None, after_norm=own.sum_row, kind="norm")
+
+    # Rows.
+
+    def _row(self, key: tuple[Any, ...], seen: Seen, out: Tensor, last: bool) -> int:
+        index = self._index.get(key)
+        if index is None:
+            index = self._index[key] = len(self.rows)
+            self.rows.append(Uses(seen, last=last))
+        self._measure(index, out, 1)
+        return index
+
+    def _measure(self, index: int, out: Tensor, count: int) -> None:
+        uses = self.rows[index]
+        own = out.detach()
+        uses.squares += count * float(own.float().square().sum())
+        uses.numbers += count * own.numel()
+        uses.count += count
+        if count < 0:
+            if uses.arrays:
+                uses.arrays.pop()
+            self._pending = [(t, i) for t, i in self._pending if i != index]
+            return
+        if self.keep:
+            uses.arrays.append(own.float().clone())
+        else:
+            self._pending.append((out, index))
+
+    def _hook(self) -> None:
+        """Ask for gradients, before anything is changed in place."""
+        for tensor, index in self._pending:
+            if tensor.requires_grad:
+
+                def add(slope: Tensor, index: int = index) -> None:
+                    self.rows[index].slopes += float(slope.detach().float().square().sum())
+
+                tensor.register_hook(add)
+        self._pending = []
+
+    def _random(self, name: str, args: Any, out: Tensor, made: Info, of: list[Info]) -> Info:
+        operands = args[:2]
+        if name in ("addmm", "baddbmm"):
+            operands = args[1:3]
+        weight = next((t for t in operands if self._is_parameter(t)), None)
+        read = next((t for t in operands if not self._is_parameter(t)), None)
+        below = self._info(read)
+        if weight is None or below is None:
+            kind = "logits" if name in ("bmm", "baddbmm") and len(of) > 1 else name
+            return replace(made, kind=kind, chain=None)
+        storage = weight.untyped_storage().data_ptr()
+        lookup = name == "embedding"
+        drawn = _drawn(name, weight, args, read, lookup)
+        what = "embedding" if lookup else "convolution" if name == "convolution" else "linear"
+        size = (
+            None if lookup or read is None else float(read.detach().float().square().mean()) ** 0.5
+        )
+        silent = (below.place or "the inputs") if size == 0 else None
+        index = self._index.get((self.stack[-1], storage, weight.storage_offset()), len(self.rows))
+        chain = (below.chain[0], below.chain[1] + 1) if below.chain and not lookup else (index, 1)
+        seen = Seen(self.stack[-1], what, 0.0, reads=size, silent=silent, chain=chain, drawn=drawn)
+        last = name != "convolution"
+        index = self._row((self.stack[-1], storage, weight.storage_offset()), seen, out, last)
+        self._behind[index] = made.deps - {made.number}
+        return replace(made, row=index, chain=chain, kind=name, last=last)
+
+    def _sum(self, args: Any, out: Tensor, made: Info) -> Info:
+        a, b = (self._info(t) for t in args[:2])
+        if a is None or b is None or not isinstance(args[1], Tensor):
+            own = a or b
+            assert own is not None
+            other = args[1] if own is a else args[0]
+            if (
+                self._is_parameter(other)
+                and own.kind in (*_DENSE, *_CARRIED)
+                and own.row is not None
+            ):
+                self._biased(own.row, args[0] if own is a else args[1], out)
+            return replace(own, number=made.number, deps=made.deps, kind=own.kind)
+        if "logits" in (a.kind, b.kind):
+            return replace(made, kind="logits")
+        terms = dict(a.terms)
+        for k, v in b.terms.items():
+            terms[k] = terms.get(k, 0.0) + v
+        if len(terms) > 256:
+            terms = {made.number: 1.0}
+        shared = a.terms.keys() & b.terms.keys()
+        doubled = any(
+            abs(terms[k]) > 1.5 * max(abs(a.terms[k]), abs(b.terms[k]))
+            for k in shared
+            if k in terms
+        )
+        skip = None
+        if doubled or a.terms.keys() & self._drawn_from(b):
+            skip = (args[0], a, args[1])
+        elif b.terms.keys() & self._drawn_from(a):
+            skip = (args[1], b, args[0])
+        if skip is None or args[0].shape != args[1].shape:
+            kind = "function" if a.row == b.row else "plain sum"
+            return replace(made, terms=terms, kind=kind)
+        past, info, branch = skip
+        before = info.sum_row if info.sum_row is not None else info.after_norm
+        joined = Joined(
+            _size(past), _size(branch), before, info.sum_row is None and before is not None, doubled,
+            info.row if before is None else None,
+        )  # fmt: skip
+        nth = sum(1 for key in self._index if key[:2] == (self.stack[-1], "sum"))
+        key = (self.stack[-1], "sum", nth, tuple(out.shape))
+        index = self._row(key, Seen(self.stack[-1], "sum", 0.0, joined=joined), out, info.last)
+        self._behind[index] = made.deps - {made.number}
+        return replace(
+            made, terms=terms, row=index, sum_row=index, chain=None, kind="sum", last=info.last
+        )
+
+    def _drawn_from(self, own: Info) -> frozenset[int]:
+        """What the random layer or sum behind a tensor was computed from."""
+        return frozenset() if own.row is None else self._behind[own.row]
+
+    def _biased(self, index: int, before: Tensor, after: Tensor) -> None:
+        """A bias that is added by itself belongs to its layer."""
+        self._measure(index, before, -1)
+        self._measure(index, after, 1)
+
+    def _product(self, name: str, args: Any, made: Info) -> Info:
+        a, b = (self._info(t) for t in args[:2])
+        if a is not None and b is not None:
+            for own, other in ((a, b), (b, a)):
+                if (
+                    other.kind in ("rsqrt", "sqrt", "reciprocal", "linalg_vector_norm")
+                    and own.number in other.deps
+                ):
+                    return self._norm(own, made)
+            return made
+        own = a or b
+        assert own is not None
+        other = args[1] if own is a else args[0]
+        if isinstance(other, Tensor) and other.numel() > 1:
+            kept = {"norm": "norm"}.get(own.kind, name)
+            return replace(made, kind=kept, after_norm=own.after_norm if kept == "norm" else None)
+        factor = float(other.detach()) if isinstance(other, Tensor) else float(other)
+        factor = factor if name == "mul" else 1 / factor if factor else 0.0
+        if own.sum_row is not None and abs(factor) <= _SCALED_BACK:
+            row = self.rows[own.sum_row]
+            if row.seen.joined is not None:
+                row.seen = replace(row.seen, joined=replace(row.seen.joined, doubled=False))
+        terms = {k: factor * v for k, v in own.terms.items()}
+        return replace(own, number=made.number, deps=made.deps, terms=terms)
+
+    def _unit(self, name: str, out: Tensor, own: Info) -> None:
+        if own.row is None or (own.kind in ("logits", "norm") and name == "sigmoid"):
+            return
+        uses = self.rows[own.row]
+        if uses.seen.units is not None and uses.count > 1:
+            return
+        values = out.detach()
+        dead = saturated = None
+        axis = values.ndim - 1 if own.last else min(1, values.ndim - 1)
+        flat = values.movedim(axis, 0).flatten(1) if values.ndim > 1 else values[:, None]
+        if name in ("relu", "threshold", "clamp_min"):
+            dead = float((flat == 0).all(dim=1).float().mean())
+        if name in _FLAT:
+            low, high = _FLAT[name]
+            saturated = float(((values < low) | (values > high)).float().mean())
+        units = Units(ACTIVATIONS[name], dead, saturated, len(flat))
+        if own.kind in (*_DENSE, *_CARRIED, "plain sum", "norm", "sum"):
+            uses.seen = replace(uses.seen, units=units)
+
+    def _look(self, logits: Tensor, weights: Tensor, made: Info) -> None:
+        own, w = logits.detach().float(), weights.detach().float()
+        there = own > -1e9
+        keys = there.sum(-1)
+        many = keys >= 4
+        if not bool(many.any()):
+            return
+        count = keys[many].float()
+        kept = torch.where(there, own, torch.zeros_like(own))[many]
+        mean = kept.sum(-1) / count
+        variance = (kept.square().sum(-1) / count - mean.square()).mean()
+        looks = Looks(float(w[many].amax(-1).mean()), float(count.mean()), float(variance))
+        nth = sum(1 for key in self._index if key[:2] == (self.stack[-1], "attention"))
+        seen = Seen(self.stack[-1], "attention", 0.0, looks=looks)
+        index = self._row((self.stack[-1], "attention", nth), seen, weights, True)
+        self._behind[index] = made.deps - {made.number}
+
+
+def _size(tensor: Tensor) -> float:
+    return float(tensor.detach().float().square().mean()) ** 0.5
+
+
+def _drawn(name: str, weight: Tensor, args: Any, read: Any, lookup: bool) -> Drawn:
+    values = weight.detach().float()
+    variance = float(values.square().mean())
+    if lookup:
+        return Drawn(1, weight.shape[1], variance, True)
+    if name == "convolution":
+        window = math.prod(weight.shape[2:])
+        groups = int(args[8])
+        into, out = weight.shape[1] * window, weight.shape[0] * window // groups
+        if args[6]:  # transposed
+            into, out = weight.shape[0] * window // groups, weight.shape[1] * window
+        return Drawn(into, out, variance * into)
+    into = read.shape[-1]
+    return Drawn(into, max(1, weight.numel() // into), variance * into)
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Attention and recurrent layers step by step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of settings of oneDNN, which are put back as they were
+        flags = torch.backends.mkldnn.flags(enabled=False)
+        flags.__enter__()
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flags.__exit__(None, None, None)
+
+
+@contextmanager
+def watching(model: nn.Module, keep: bool = False) -> Iterator[Watch]:
+    """Watch a model that is called inside."""
+    watch, hooks = Watch(model, keep), []
+    for name, module in model.named_modules():
+
+        def enter(*_: Any, name: str = name) -> None:
+            watch.stack.append(name)
+
+        def leave(*_: Any) -> None:
+            watch.stack.pop()
+
+        hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        with _plainly(), watch:
+            yield watch
+            watch._hook()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for hook in hooks:
+            hook.remove()
+
+
+def rows_of(watch: Watch, samples: int) -> list[Seen]:
+    """Its rows, with sizes; after a backward pass with gradients."""
+    found = []
+    for uses in watch.rows:
+        size = math.sqrt(max(uses.squares, 0.0) / max(uses.numbers, 1))
+        gradient = math.sqrt(uses.slopes / samples)
+        whole = math.sqrt(max(uses.squares, 0.0) / samples)
+        found.append(replace(uses.seen, size=size, gradient=gradient, influence=gradient * whole))
+    return found
+
+
+def correlations(
+    call: Callable[[int], Watch], samples: int
+) -> tuple[list[float | None], list[float | None]]:
+    """Of every row the correlation between samples and between positions.
+
+    Args:
+        call: From the number of a sample to a pass of it alone, with what was computed kept.
+        samples: How many.
+    """
+    passes = [call(k).rows for k in range(samples)]
+    if len({tuple((u.seen.place, u.seen.what) for u in rows) for rows in passes}) != 1:
+        return [], []
+    between: list[float | None] = []
+    within: list[float | None] = []
+    for own in zip(*passes, strict=True):
+        flat = [torch.cat([a.flatten() for a in u.arrays]) for u in own]
+        alike = samples > 1 and len({len(f) for f in flat}) == 1
+        between.append(_alike(torch.stack(flat)) if alike else None)
+        within.append(_positions(own))
+    return between, within
+
+
+def _positions(of: tuple[Uses, ...]) -> float | None:
+    if of[0].seen.what == "attention":
+        return None
+    found = []
+    for uses, a in ((u, a) for u in of for a in u.arrays[:4]):
+        rows = a.flatten(0, -2) if uses.last else a.movedim(1, -1).flatten(0, -2)
+        if a.ndim > 1 and len(rows) > 1:
+            found.append(_alike(rows[:256]))
+    known = [f for f in found if f is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _alike(rows: Tensor) -> float | None:
+    """The mean cosine of different rows."""
+    norms = rows.norm(dim=1)
+    if not bool((norms > 0).all()) or not bool(torch.isfinite(norms).all()):
+        return None
+    unit = rows / norms[:, None]
+    count = len(rows)
+    return float((unit.sum(dim=0).square().sum() - count) / (count * (count - 1)))
