@@ -10,7 +10,7 @@ from torch import nn
 import scalewise as sw
 from grids import few
 from models_to_read import CASES, IMAGES, NODES, POINTS, STEPS, WORDS, Vision, perceptron
-from scalewise.reading import _moves, _products, _trees
+from scalewise.reading import _attending, _linear, _moves, _trees
 
 PlanError = sw.plan.PlanError
 
@@ -131,10 +131,10 @@ def test_gains_count_if_asked() -> None:
 def planted(monkeypatch, name: str) -> str:
     """Plant a mistake; the model in which it stands."""
     if name == "attention sees what follows":
-        monkeypatch.setattr(_products, "_causal", lambda *_: False)
+        monkeypatch.setattr(_attending, "_causal", lambda *_: False)
         return "decoder"
     if name == "logits over the size of a head":
-        monkeypatch.setattr(_products, "_power", lambda *_: 1.0)
+        monkeypatch.setattr(_attending, "_power", lambda *_: 1.0)
         return "vision transformer"
     if name == "a pool is too large":
         own = _moves._factored
@@ -148,7 +148,7 @@ def planted(monkeypatch, name: str) -> str:
     assert name == "no padding"
     own_window = _moves.window_of
     monkeypatch.setattr(
-        _products,
+        _linear,
         "window_of",
         lambda n, k, s, d, pads: own_window(n, k, s, d, pads[::-1] if sum(pads) != 2 else (2, 0)),
     )

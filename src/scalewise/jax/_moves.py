@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import Entries
-from scalewise.reading._products import embedded
+from scalewise.reading._linear import embedded
 from scalewise.reading._reader import Reader
 
 Params = dict[str, Any]

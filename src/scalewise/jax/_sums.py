@@ -10,8 +10,10 @@ import numpy as np
 from scalewise.jax._moves import Params, destinations, padded
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import Entries
-from scalewise.reading._products import contracted, convolved, is_weight, pooled, reduced
+from scalewise.reading._linear import convolved, is_weight
+from scalewise.reading._products import contracted
 from scalewise.reading._reader import Reader
+from scalewise.reading._sums import pooled, reduced
 
 
 def product(read: Reader, one: Operand, two: Operand, p: Params) -> Operand:

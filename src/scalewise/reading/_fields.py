@@ -287,4 +287,5 @@ class Fields:
 
     def _owner(self, entry: int) -> int:
         """The field of one entry; -1 of 0."""
-        return bisect_right(self.known, entry, key=lambda k: k.start) - 1 if entry > 0 else -1
+        starts = [known.start for known in self.known]
+        return bisect_right(starts, entry) - 1 if entry > 0 else -1

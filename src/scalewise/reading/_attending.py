@@ -1,0 +1,202 @@
+"""Products of two fields: logits of an attention, their softmax, and what it makes of its values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scalewise.networks._nodes import Norm
+from scalewise.networks._sites import Matrix
+from scalewise.reading._fields import (
+    Entries,
+    Function,
+    Known,
+    Logits,
+    Made,
+    Shares,
+    Turned,
+)
+from scalewise.reading._reader import Reader
+from scalewise.reading._trees import norm_in, softmax_in
+
+
+def shares_of(read: Reader, own: Entries) -> tuple[Known, Entries] | None:
+    """Entries as weights of positions: what a function makes of logits tells whether it is their softmax."""
+    owners = read.fields.owners(own)
+    if len(owners) != 1:
+        return None
+    (known,) = owners
+    if isinstance(known.what, Shares):
+        return known, own
+    logits = read.source(known).what
+    if not isinstance(logits, Logits):
+        return None
+    _, tree = read.tree(known)
+    factor = None if known.channels == 1 else softmax_in(tree, known.channels)
+    if factor is None:
+        raise read.refuse(
+            "weighs positions by something other than the softmax of logits. Take their softmax."
+        )
+    added = None if logits.added is None else factor * logits.added
+    made = read.new(known, Shares(replace(logits, scale=factor * logits.scale, added=added)))
+    return made, own - known.start + made.start
+
+
+def _asked(read: Reader, x: Entries) -> tuple[Known, Entries, float, Norm | None]:
+    """Queries or keys: a field, its entries, the number by which it is multiplied, and the norm of its heads."""
+    known, x = read.settled(x)
+    of, factor, norm = known, 1.0, None
+    if isinstance(of.what, Turned):
+        of = read.fields.known[of.what.of]
+    terms = read.terms(of)
+    if (
+        len(terms) == 1
+        and (own := next(iter(terms.items())))
+        and read.fields.known[own[0]].size == of.size
+    ):
+        of, factor = read.fields.known[own[0]], factor * own[1]
+    if isinstance(of.what, Function) and (found := norm_in(of.what.tree)) and found.groups > 1:
+        norm = Norm((), found.eps, found.centred)
+        factor *= found.factor
+        of = read.fields.known[of.what.of]
+    return of, x - known.start + of.start, factor, norm
+
+
+def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
+    """The matrices of positions by which heads are multiplied; ``None`` if they are not."""
+    if len(np.unique(x)) < x.size:
+        raise read.refuse(
+            "has keys that several heads share, which is not known. Give keys and values as many heads as queries."
+        )
+    known, _ = read.settled(x)
+    what = known.what
+    if not isinstance(what, Turned):
+        return None
+    full = np.zeros((known.places, known.channels, known.channels))
+    for order, by in what.terms:
+        at: Any = (slice(None), np.arange(known.channels), order)
+        np.add.at(full, at, by)
+    heads = full.reshape(known.places, known.channels // size, size, known.channels // size, size)
+    own = heads[:, 0, :, 0]
+    rest = heads - np.einsum("gh,pij->pgihj", np.eye(heads.shape[1]), own)
+    if np.abs(rest).max() > 1e-6:
+        raise read.refuse(
+            "multiplies channels of its heads by numbers that differ from head to head. Let parameters do that."
+        )
+    return Matrix.of(own.reshape(known.places, -1))
+
+
+def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
+    """Products of queries and keys (..., position, channel) in heads."""
+    turns = _turns(read, q, q.shape[-1]), _turns(read, k, q.shape[-1])
+    if (turns[0] is None) != (turns[1] is None):
+        raise read.refuse("turns queries or keys alone by their positions. Turn both.")
+    queries, q, f, norm = _asked(read, q)
+    keys, k, g, its = _asked(read, k)
+    if norm != its:
+        raise read.refuse("norms queries or keys alone. Norm both of them alike.")
+    a, b = read.fields.decoded(q), read.fields.decoded(k)
+    size = q.shape[-1]
+    head = a.channel[..., 0] // size
+    wanted = head[..., None] * size + np.arange(size)
+    same = np.array_equal(a.channel, wanted) and np.array_equal(
+        head[..., :1], b.channel[..., :1, 0] // size
+    )
+    if (
+        not same
+        or np.any(b.channel != b.channel[..., :1, :])
+        or np.any(a.position != a.position[..., :1])
+    ):
+        raise read.refuse(
+            "multiplies two fields over channels that are not those of equal heads. Attention has queries and keys "
+            "of as many heads, each of channels that follow one another."
+        )
+    if np.any(a.sample[..., 0] != b.sample[..., :1, 0]):
+        raise read.refuse("compares different samples. Samples must be independent of each other.")
+    heads = queries.channels // size
+    both = None if turns[0] is None or turns[1] is None else (turns[0], turns[1])
+    what = Logits(queries.number, keys.number, size, f * g, turns=both, norm=norm)
+    made = read.fields.new(queries.samples, (heads, queries.places), keys.places, what)
+    index = (a.sample[..., 0] * heads + head) * queries.places + a.position[..., 0]
+    return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
+
+
+def softmax(read: Reader, x: Entries, axis: int) -> Entries:
+    """Weights of positions from logits."""
+    (known,) = read.fields.owners(x) or (None,)
+    if known is None or not isinstance(known.what, Logits):
+        raise read.refuse("takes a softmax of something other than the logits of an attention.")
+    d = read.fields.decoded(x)
+    if x.shape[axis] != known.channels or np.any(d.position != d.position.take([0], axis=axis)):
+        raise read.refuse(
+            "takes a softmax over something other than all positions that are looked at."
+        )
+    made = read.new(known, Shares(known.what))
+    return x - known.start + made.start
+
+
+def attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
+    """Averages of values (..., other, channel) by weights (..., position, other)."""
+    what = shares.what
+    assert isinstance(what, Shares)
+    logits = what.logits
+    values, v = read.settled(v)
+    a, b = read.fields.decoded(p), read.fields.decoded(v)
+    heads, places = shares.positions
+    size = v.shape[-1]
+    head, row = a.position // places, a.position % places
+    wanted = head[..., 0, 0][..., None, None] * size + np.arange(size)
+    if (
+        size * heads != values.channels
+        or np.any(b.channel != np.broadcast_to(wanted, b.channel.shape))
+        or np.any(a.channel != np.swapaxes(b.position[..., :, :1], -1, -2))
+    ):
+        raise read.refuse(
+            "averages channels that are not those of the heads of its logits. Give values equal heads."
+        )
+    q = read.fields.known[logits.queries]
+    power = _power(read, logits)
+    causal = _causal(read, logits, (*shares.positions, shares.channels))
+    given = (size, power, causal, logits.turns, logits.norm)
+    made = read.fields.new(
+        values.samples,
+        q.positions,
+        values.channels,
+        Made("attend", (q.number, logits.keys, values.number), given),
+    )
+    index = (a.sample[..., 0] * places + row[..., 0]) * made.channels
+    channel = head[..., 0] * size
+    return made.start + index[..., None] + channel[..., None] + np.arange(size)
+
+
+def _power(read: Reader, logits: Logits) -> float:
+    if logits.scale <= 0:
+        raise read.refuse("multiplies logits by a negative number. Let it be positive.")
+    if logits.size == 1:
+        if logits.scale != 1:
+            raise read.refuse("has heads of one channel, with a scale. Give heads more channels.")
+        return 0.5
+    power = -math.log(logits.scale) / math.log(logits.size)
+    near = round(2 * power) / 2
+    return near if abs(power - near) < 1e-6 else power
+
+
+def _causal(read: Reader, logits: Logits, shape: tuple[int, ...]) -> bool:
+    if logits.added is None:
+        return False
+    added = logits.added.reshape(shape)
+    seen = added > -1e3
+    if np.any(added[seen] != 0):
+        raise read.refuse(
+            "adds numbers of positions to its logits. Logits are products and masks here."
+        )
+    if seen.all():
+        return False
+    if np.any(seen != np.tri(*shape[1:], dtype=bool)):
+        raise read.refuse(
+            "masks positions otherwise than those that follow. Use a causal mask or none."
+        )
+    return True
