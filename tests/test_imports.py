@@ -372,7 +372,7 @@ OUTSIDE = {
     "comparison": "numpy scipy jaxtyping xarray",
     "plan": "numpy scipy jaxtyping xarray matplotlib rich",
     "torch": "numpy torch rich",
-    "jax": "numpy jax optax",
+    "jax": "numpy scipy jax optax",
     "experiments": "numpy scipy jaxtyping xarray matplotlib jax torch",
     "report": "numpy scipy xarray matplotlib jinja2 markupsafe zarr",
     "explorer": "numpy",
