@@ -39,7 +39,8 @@ MUTANTS = (
         "jax network: no zeros between", "wide[:: between + 1] = moved", "wide[: len(moved)] = moved"
     ),
     row("jax/_network.py", f"{OPERATION}[a mask]")(
-        "jax network: a choice the other way round", "return np.where(mask, two, one)", "return np.where(mask, one, two)"
+        "jax network: a choice the other way round",
+        "return np.where(mask, two, one)", "return np.where(mask, one, two)",
     ),
     row("reading/_trees.py", f"{READING}::test_a_softmax_is_known_by_what_it_makes_of_numbers[in powers of two]")(
         "jax network: a softmax of another temperature",
