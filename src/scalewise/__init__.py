@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scalewise import jax as jax
     from scalewise import limits, nets, networks, plan, scaling, sweeps, tasks, theory, training
     from scalewise import observables as observables
+    from scalewise import reading as reading
     from scalewise import report as report
     from scalewise import selection as selection
     from scalewise import signals as signals
@@ -129,6 +130,7 @@ _ROOMS = (
         "networks",
         "observables",
         "plan",
+        "reading",
         "report",
         "scaling",
         "selection",

@@ -25,8 +25,27 @@ LOGITS = "tests/jax/test_record.py::test_attention_logits_and_their_change_howev
 VERIFY = "tests/jax/test_verify.py"
 SAME = f"{VERIFY}::test_the_same_networks_have_the_same_sizes_in_torch_and_jax"
 of_record = row("jax/_record.py", RECORD)
+READING = "tests/jax/test_reading.py"
+OPERATION = f"{READING}::test_operations_compute_what_the_model_does"
 
 MUTANTS = (
+    row("jax/_spread.py", f"{READING}::test_laws_are_those_of_the_factory")(
+        "jax network: bits that are not spread over all of them", "* 2.0**width", "* 2.0 ** (width - 1)"
+    ),
+    row("jax/_sums.py", f"{OPERATION}[sums so far]")(
+        "jax network: sums of what follows", "np.tri(size).T if not reverse", "np.tri(size) if not reverse"
+    ),
+    row("jax/_moves.py", f"{OPERATION}[a transposed convolution]")(
+        "jax network: no zeros between", "wide[:: between + 1] = moved", "wide[: len(moved)] = moved"
+    ),
+    row("jax/_network.py", f"{OPERATION}[a mask]")(
+        "jax network: a choice the other way round",
+        "return np.where(mask, two, one)", "return np.where(mask, one, two)",
+    ),
+    row("reading/_trees.py", f"{READING}::test_a_softmax_is_known_by_what_it_makes_of_numbers[in powers of two]")(
+        "jax network: a softmax of another temperature",
+        "factor = 1.0 if abs(factor - 1) < 1e-9 else factor", "factor = 1.0",
+    ),
     of_record("jax verify: biases apart", "if name in _ADDED and (one.is_weight or two.is_weight):", "if False:"),
     of_record(
         "jax verify: numbers that multiply an output lost", "if name in _MOVED or scaled:", "if name in _MOVED:"

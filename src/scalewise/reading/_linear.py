@@ -23,6 +23,7 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import kept, sample_of_rows
 from scalewise.reading._moves import laid_out, numbered, window_of, windows_seen
 from scalewise.reading._reader import Reader
+from scalewise.reading._steps import Tokens
 from scalewise.reading._trees import evaluate, slope
 
 
@@ -266,8 +267,6 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     positions, place = laid_out(sample, d.channel, read.flat)
     table = np.zeros(math.prod(positions), dtype=int)
     table[place] = d.channel
-    from scalewise.reading._steps import Tokens
-
     if what.links:
         raise read.refuse(
             "computes tokens from tokens. Look up the tokens that the model is given."
