@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +58,7 @@ class Writer:
     steps: list[Step] = field(default_factory=list)
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
+    _functions: dict[Tree, Activation] = field(default_factory=dict)
     _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def write(self, number: int) -> int:
@@ -84,11 +84,12 @@ class Writer:
         Args:
             last: The step of the outputs.
         """
+        met = _overlapping({n: w for n, (w, _, _) in self.drawn.items() if w.dtype.kind != "f"})
         # Of each entry its last user, counted from 1.
         used = np.zeros(self.read.fields.end, dtype=np.int32)
         users = ["", *self.drawn]
         for name, (weights, _, _) in self.drawn.items():
-            if weights.dtype.kind == "f":
+            if name not in met:
                 continue
             found = np.bincount(used[weights.ravel()], minlength=1)
             others = {users[k] for k in np.flatnonzero(found) if k}
@@ -180,7 +181,9 @@ class Writer:
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
         try:
-            return _recognised(tree)
+            if tree not in self._functions:  # a model has the same many times
+                self._functions[tree] = _recognised(tree)
+            return self._functions[tree]
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
@@ -270,7 +273,19 @@ class Writer:
         )
 
 
-@cache  # a model has the same activation many times
+def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
+    """Names whose entries lie between the first and the last of another's; no others can have any in common."""
+    spans = sorted((int(own.min()), int(own.max()), name) for name, own in entries.items())
+    found: set[str] = set()
+    end, last = -1, ""
+    for low, high, name in spans:
+        if low <= end:
+            found |= {name, last}
+        if high > end:
+            end, last = high, name
+    return found
+
+
 def _recognised(tree: Tree) -> Activation:
     with suppress(ValueError):
         return activation(Entrywise(tree), name=None)
