@@ -5,6 +5,7 @@ from breaks import row
 TESTS = "tests/torch/test_signals.py"
 NAMED = f"{TESTS}::test_each_mistake_is_named_and_nothing_else"
 RELU = f"{TESTS}::test_what_a_chain_of_relu_does_is_what_the_theory_says"
+CHI = f"{TESTS}::test_susceptibilities_are_those_of_the_activation"
 AUTODIFF = f"{TESTS}::test_sizes_gradients_and_correlations_are_those_of_autodiff"
 SHARES = f"{TESTS}::test_shares_of_units_and_weights"
 SKIPS = f"{TESTS}::test_skips_however_they_are_written"
@@ -25,7 +26,7 @@ MUTANTS = (
         SHARES,
     ),
     of_watch("signals: a sum that is scaled back is doubled", "<= _SCALED_BACK", "< 0", SKIPS),
-    of_theory("signals: the distance of two inputs", "- 2 * own[0, k]", "- own[0, k]"),
+    of_theory("signals: the distance of two inputs", "- 2 * own[0, k]", "- own[0, k]", CHI),
     of_theory("signals: sizes are variances", "size = math.sqrt(max(", "size = float(max("),
     of_findings(
         "signals: fan_in for fan_out",
