@@ -85,6 +85,24 @@ def test_what_a_chain_of_relu_does_is_what_the_theory_says() -> None:
     assert any("are critical for relu" in line for line in found.told)
 
 
+def test_susceptibilities_are_those_of_the_activation() -> None:
+    r"""$\chi_\perp=C_W\langle\sigma'^2\rangle$; $\chi_\parallel$, the slope of $C_W\langle\sigma^2\rangle$ in $K$."""
+    found = sw.torch.signals(
+        lambda n: drawn(perceptron(n, 4), 1.5), VECTORS, width=32, seeds=1
+    ).foreseen
+    z, w = np.polynomial.hermite_e.hermegauss(80)
+    w = w / w.sum()
+    K = float(
+        1.5 * VECTORS[0].double().square().mean()
+    )  # small changes are those of the first sample
+    slope = 1 / np.cosh(np.sqrt(K) * z) ** 2
+    up, down = (np.sum(w * np.tanh(np.sqrt(k) * z) ** 2) for k in (K * 1.001, K * 0.999))
+    own = found[1]
+    assert own is not None
+    assert own.chi_perp == pytest.approx(1.5 * np.sum(w * slope**2), rel=2e-3)
+    assert own.chi_parallel == pytest.approx(1.5 * (up - down) / (0.002 * K), rel=2e-2)
+
+
 def test_the_theory_stands_beside_the_places_that_it_is_of() -> None:
     """Embedding, stream, hidden layers and read-out of GPT-2, whose places are matched by what they hold."""
     torch.manual_seed(3)
@@ -134,10 +152,10 @@ def test_shares_of_units_and_weights() -> None:
         nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 1)
     )
     with torch.no_grad():
-        model[0].bias.copy_(torch.tensor([-99.0] * 2 + [9.0] * 6))
+        model[0].bias.copy_(torch.tensor([-99.0] * 2 + [0.0] * 6))  # these give 0 to x or to -x
         model[2].weight.zero_()
         model[2].bias.copy_(torch.tensor([20.0] * 4 + [0.0] * 4))
-    one, two, _ = measured(model, VECTORS).rows
+    one, two, _ = measured(model, torch.cat([VECTORS, -VECTORS])).rows
     assert one.units is not None
     assert one.units.dead == 0.25
     assert two.units is not None

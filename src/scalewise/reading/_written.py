@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+<<<<<<< HEAD
 from functools import lru_cache
+=======
+>>>>>>> signals
 from typing import Any
 
 import numpy as np
@@ -70,6 +73,7 @@ class Writer:
     steps: list[Step] = field(default_factory=list)
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
+    _functions: dict[Tree, Activation] = field(default_factory=dict)
     _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
     _biases: dict[bytes, set[bytes | None]] = field(default_factory=dict)
     _users: dict[bytes, set[bytes | None]] = field(default_factory=dict)
@@ -121,11 +125,12 @@ class Writer:
         Args:
             last: The step of the outputs.
         """
+        met = _overlapping({n: w for n, (w, _, _) in self.drawn.items() if w.dtype.kind != "f"})
         # Of each entry its last user, counted from 1.
         used = np.zeros(self.read.fields.end, dtype=np.int32)
         users = ["", *self.drawn]
         for name, (weights, _, _) in self.drawn.items():
-            if weights.dtype.kind == "f":
+            if name not in met:
                 continue
             found = np.bincount(used[weights.ravel()], minlength=1)
             others = {users[k] for k in np.flatnonzero(found) if k}
@@ -222,7 +227,13 @@ class Writer:
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
         try:
+<<<<<<< HEAD
             return _of_tree(tree, functions_of(tree))
+=======
+            if tree not in self._functions:  # a model has the same many times
+                self._functions[tree] = _recognised(tree)
+            return self._functions[tree]
+>>>>>>> signals
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
@@ -322,6 +333,28 @@ class Writer:
         )
 
 
+<<<<<<< HEAD
+=======
+def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
+    """Names whose entries lie between the first and the last of another's; no others can have any in common."""
+    spans = sorted((int(own.min()), int(own.max()), name) for name, own in entries.items())
+    found: set[str] = set()
+    end, last = -1, ""
+    for low, high, name in spans:
+        if low <= end:
+            found |= {name, last}
+        if high > end:
+            end, last = high, name
+    return found
+
+
+def _recognised(tree: Tree) -> Activation:
+    with suppress(ValueError):
+        return activation(Entrywise(tree), name=None)
+    return activation(Entrywise(tree), kinks=kinks(tree), name="function")
+
+
+>>>>>>> signals
 def scaled(
     steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
 ) -> tuple[Step, ...]:
