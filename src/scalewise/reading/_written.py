@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-<<<<<<< HEAD
 from functools import lru_cache
-=======
->>>>>>> signals
 from typing import Any
 
 import numpy as np
@@ -73,7 +70,6 @@ class Writer:
     steps: list[Step] = field(default_factory=list)
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
-    _functions: dict[Tree, Activation] = field(default_factory=dict)
     _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
     _biases: dict[bytes, set[bytes | None]] = field(default_factory=dict)
     _users: dict[bytes, set[bytes | None]] = field(default_factory=dict)
@@ -227,13 +223,7 @@ class Writer:
     def _activation(self, tree: Tree) -> Activation:
         """A built-in activation, or one of its own; its kinks are where it looks at the sign of something."""
         try:
-<<<<<<< HEAD
             return _of_tree(tree, functions_of(tree))
-=======
-            if tree not in self._functions:  # a model has the same many times
-                self._functions[tree] = _recognised(tree)
-            return self._functions[tree]
->>>>>>> signals
         except ValueError as error:
             raise self.read.refuse(f"computes a function that is not known: {error}") from error
 
@@ -333,8 +323,6 @@ class Writer:
         )
 
 
-<<<<<<< HEAD
-=======
 def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
     """Names whose entries lie between the first and the last of another's; no others can have any in common."""
     spans = sorted((int(own.min()), int(own.max()), name) for name, own in entries.items())
@@ -348,13 +336,6 @@ def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
     return found
 
 
-def _recognised(tree: Tree) -> Activation:
-    with suppress(ValueError):
-        return activation(Entrywise(tree), name=None)
-    return activation(Entrywise(tree), kinks=kinks(tree), name="function")
-
-
->>>>>>> signals
 def scaled(
     steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
 ) -> tuple[Step, ...]:
