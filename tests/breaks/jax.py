@@ -38,7 +38,7 @@ MUTANTS = (
     row("jax/_moves.py", f"{OPERATION}[a transposed convolution]")(
         "jax network: no zeros between", "wide[:: between + 1] = moved", "wide[: len(moved)] = moved"
     ),
-    row("jax/_network.py", f"{OPERATION}[a mask]")(
+    row("jax/_equations.py", f"{OPERATION}[a mask]")(
         "jax network: a choice the other way round",
         "return np.where(mask, two, one)", "return np.where(mask, one, two)",
     ),

@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import scalewise as sw
+import scalewise.jax._equations as equations
 import scalewise.jax._network as walk
 from scalewise.jax._drawn import drawn
 from scalewise.plan import PlanError
@@ -585,9 +586,9 @@ def test_a_misread_operation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_misread_product_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = walk.product
+    found = equations.product
     monkeypatch.setattr(
-        walk, "product", lambda read, one, two, p: found(read, one, two[::-1].copy(), p)
+        equations, "product", lambda read, one, two, p: found(read, one, two[::-1].copy(), p)
     )
     with pytest.raises(PlanError, match="computes something else than the model"):
         sw.jax.network(
