@@ -413,7 +413,17 @@ MUTANTS = (
         "(xp.arange(mask.shape[1]) == mask.shape[1] - 1.0) + 0.0 * mask",
     ),
     row("networks/_forward.py", HEADS)(
-        "normed heads: queries that keep their length", "(k - q * both) / r", "k / r"
+        "normed heads: queries that keep their length",
+        "(own - hat * (hat * m).mean(axis=-1, keepdims=True)) / root",
+        "own / root",
+    ),
+    row("networks/_forward.py", HEADS)(
+        "rotary: slopes of what is not turned back", '"...uj,sji->...sui"', '"...uj,sij->...sui"'
+    ),
+    row("networks/_forward.py", f"{NORMED}::test_one_network_is_its_formula")(
+        "rotary: turned the other way",
+        '"...pj,pji->...pi" if back else "...pj,pij->...pi"',
+        '"...pj,pij->...pi" if back else "...pj,pji->...pi"',
     ),
     row("networks/_forward.py", f"{NORMED}::test_one_network_is_its_formula")(
         "normed heads: logits of what is not normed",

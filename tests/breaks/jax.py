@@ -42,7 +42,7 @@ MUTANTS = (
         "jax network: a choice the other way round",
         "return np.where(mask, two, one)", "return np.where(mask, one, two)",
     ),
-    row("reading/_trees.py", f"{READING}::test_a_softmax_is_known_by_what_it_makes_of_numbers[in powers of two]")(
+    row("reading/_trees.py", f"{READING}::test_a_softmax_is_known_by_what_it_makes_of_numbers")(
         "jax network: a softmax of another temperature",
         "factor = 1.0 if abs(factor - 1) < 1e-9 else factor", "factor = 1.0",
     ),

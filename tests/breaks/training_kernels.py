@@ -165,8 +165,8 @@ MUTANTS = (
     ),
     of_back(
         "back: keys for queries",
-        "found = [by_logits @ k, np.swapaxes(by_logits, -1, -2) @ q",
-        "found = [by_logits @ q, np.swapaxes(by_logits, -1, -2) @ k",
+        "slopes = [by_logits @ hats[1], np.swapaxes(by_logits, -1, -2) @ hats[0]]",
+        "slopes = [by_logits @ hats[0], np.swapaxes(by_logits, -1, -2) @ hats[1]]",
         PASSES,
     ),
     of_back(

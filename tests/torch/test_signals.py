@@ -86,7 +86,7 @@ def test_what_a_chain_of_relu_does_is_what_the_theory_says() -> None:
 
 
 def test_susceptibilities_are_those_of_the_activation() -> None:
-    r"""$C_W\langle\sigma'^2\rangle$, and the slope of $C_W\langle\sigma^2\rangle$ in $K$."""
+    """Of critical tanh with larger weights, against quadrature."""
     found = sw.torch.signals(
         lambda n: drawn(perceptron(n, 4), 1.5), VECTORS, width=32, seeds=1
     ).foreseen
