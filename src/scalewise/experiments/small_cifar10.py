@@ -78,8 +78,8 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Images of 32 x 32, a pool of 50: seven minutes on one core; of 120 (`each=12`), for all counts, forty."""
-        return cls(each=5, side=32, counts=(10, 20), draws=2000)
+        """Images of 32 x 32, a pool of 60: ten minutes on one core; of 120 (`each=12`), for all counts, forty."""
+        return cls(each=6, side=32, counts=(10, 20, 40), draws=2000)
 
 
 needs_data = partial(missing_data, FILE)
