@@ -157,9 +157,7 @@ def _at_the_end(
     return at.force([-phi, psi, -chi]), Z.gain
 
 
-def _on_the_way(
-    at: Moving, clock: Clock, ridge: float, room: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _on_the_way(at: Moving, clock: Clock, ridge: float, room: int) -> tuple[np.ndarray, np.ndarray]:
     """At all times, and the response to what they bring about on the training samples."""
     times, count, rho = clock.weights.size, at.shape[0], np.array(ridge)
     if times * at.curvature.parameters > room:
