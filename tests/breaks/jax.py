@@ -32,13 +32,13 @@ MUTANTS = (
     row("jax/_spread.py", f"{READING}::test_laws_are_those_of_the_factory")(
         "jax network: bits that are not spread over all of them", "* 2.0**width", "* 2.0 ** (width - 1)"
     ),
-    row("jax/_sums.py", f"{OPERATION}[sums so far]")(
+    row("jax/_sums.py", OPERATION)(
         "jax network: sums of what follows", "np.tri(size).T if not reverse", "np.tri(size) if not reverse"
     ),
-    row("jax/_moves.py", f"{OPERATION}[a transposed convolution]")(
+    row("jax/_moves.py", OPERATION)(
         "jax network: no zeros between", "wide[:: between + 1] = moved", "wide[: len(moved)] = moved"
     ),
-    row("jax/_equations.py", f"{OPERATION}[a mask]")(
+    row("jax/_equations.py", OPERATION)(
         "jax network: a choice the other way round",
         "return np.where(mask, two, one)", "return np.where(mask, one, two)",
     ),
