@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise._checked import Count, Must, checked
+from scalewise._checked import Count, checked
 from scalewise.jax._drawn import drawn, told_by_entries
 from scalewise.jax._look import Call, marked
 from scalewise.jax._network import Held, Key, Unread, Walk, fixed
@@ -30,12 +30,10 @@ from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, ReadModel, in_a_row, network_from, read_model
 from scalewise.reading._reader import Law, Reader
 
-ModelOrFactory = Annotated[Any, Must("a model, or a function of the width that returns a new one")]
-
 
 @checked(error=PlanError)
 def network(
-    build: ModelOrFactory,
+    build: Any,
     inputs: Any,
     *,
     width: Count | None = None,

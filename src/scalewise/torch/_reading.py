@@ -69,8 +69,8 @@ def network(
         ...     return torch.nn.Sequential(
         ...         torch.nn.Linear(8, width, bias=False), torch.nn.Tanh(), torch.nn.Linear(width, 1))
         >>> net = sw.torch.network(build, torch.ones(2, 8), width=64)
-        >>> net.depth, net.C_W
-        (2, (0.3333333333333333, 0.3333333333333333))
+        >>> net.depth, [round(own, 6) for own in net.C_W]
+        (2, [0.333333, 0.333333])
     """
     made = called_with(inputs)
     if made is None:
