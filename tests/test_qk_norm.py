@@ -9,6 +9,8 @@ import scalewise as sw
 from architectures import RATES
 from grids import few
 from scalewise.nets import empirical_ntk, init_weights
+from scalewise.networks._forward import logits_of, slopes_of_logits
+from scalewise.networks._nodes import Attend
 from scalewise.training._one_network import tangents_of
 
 RNG = np.random.default_rng(17)
@@ -70,6 +72,18 @@ def test_one_network_is_its_formula(name: str) -> None:
         ntk = ntk + 0.9 / W.shape[-1] * np.einsum("sij,tij->st", W, W) + 0.4 * b @ b.T
     for found in (empirical_ntk(net, parameters, X), tangents_of(net, parameters, X).ntk):
         np.testing.assert_allclose(np.squeeze(found), ntk, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [*NORMS, "rotary", "rotary, layer"])
+def test_slopes_of_logits_are_their_derivatives(name: str) -> None:
+    node = next(n for n in network(HEADS[name], 8).program.nodes if isinstance(n, Attend))
+    q, k = RNG.normal(size=(2, 5, 4))
+    with jax.enable_x64(True):
+        by = [jax.jacfwd(lambda q, k: logits_of(node, q, k, jnp), side)(q, k) for side in (0, 1)]
+    # Each logit changes with the query of its own position, and with the key of the other.
+    want = np.einsum("susi->sui", by[0]), np.einsum("suui->sui", by[1])
+    for found, derivative in zip(slopes_of_logits(node, q, k, np), want, strict=True):
+        np.testing.assert_allclose(found, derivative, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", few(HEADS, every=2))

@@ -417,7 +417,7 @@ MUTANTS = (
         "(own - hat * (hat * m).mean(axis=-1, keepdims=True)) / root",
         "own / root",
     ),
-    row("networks/_forward.py", HEADS)(
+    row("networks/_forward.py", f"{NORMED}::test_slopes_of_logits_are_their_derivatives")(
         "rotary: slopes of what is not turned back", '"...uj,sji->...sui"', '"...uj,sij->...sui"'
     ),
     row("networks/_forward.py", f"{NORMED}::test_one_network_is_its_formula")(
