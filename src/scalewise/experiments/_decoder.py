@@ -1,9 +1,10 @@
-"""A small decoder of PyTorch on letters of a text, as people build them, and one training of it."""
+"""A small decoder of PyTorch on a sequence of symbols, as people build them, and its trainings."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,11 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import scalewise.torch as planning
-from scalewise.experiments._readers import read_bytes
+from scalewise.experiments._arms import Arm, Cell, Common, Size
+from scalewise.experiments._corpus import corpus
+from scalewise.experiments._stacked import Run, Settings, settings_of, train_together
 from scalewise.plan import POLICIES
 from scalewise.plan._names import matching
 from scalewise.plan.proof import Tuned
-from scalewise.scaling import Strategy, mup, standard
+from scalewise.scaling import mup, standard
 from scalewise.torch import TorchPlan
 
 HEAD = 16  # units of a head, at every width
@@ -56,6 +59,16 @@ class Recipe(NamedTuple):
             constants[name] = {s: want[s] / now[s] for s in want if now[s]}
         return free._replace(plan=free.plan.with_constants(constants))
 
+    def settings(self, model: nn.Module) -> Settings:
+        """By tensor what AdamW trains it with, or Muon with AdamW beside it at the same rate."""
+        own: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay}
+        adam: dict[str, Any] = {**own, "betas": (0.9, 0.95)}
+        if self.plan.table.optimizer != "muon":
+            groups: Any = self.plan.param_groups(model, **adam)
+            return settings_of(model, groups)
+        both: Any = self.plan.param_groups(model, **own, momentum=0.95, rest=adam)
+        return settings_of(model, [*both[0], *both[1]])
+
 
 class _Block(nn.Module):
     def __init__(self, width: int, depth: int) -> None:
@@ -85,7 +98,7 @@ def _drawn(inputs: int, outputs: int, std: float = STD) -> nn.Linear:
 
 
 class Decoder(nn.Module):
-    """Letters to letters: embeddings of letters and places, blocks, and a readout of its own."""
+    """Symbols to symbols: embeddings of symbols and places, blocks, and a readout of its own."""
 
     def __init__(self, width: int, depth: int, letters: int, context: int) -> None:
         super().__init__()
@@ -96,143 +109,164 @@ class Decoder(nn.Module):
         self.norm, self.head = nn.LayerNorm(width, bias=False), _drawn(width, letters)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.letters(tokens) + self.places(torch.arange(tokens.shape[1]))
+        x = self.letters(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
 
 
-def plan_of(
-    config: Any, optimizer: str, arm: str, size: tuple[int, int], constants: Any = None, *,
-    batch: int | None = None, steps: int | None = None, policy: str | None = None,
-) -> TorchPlan:  # fmt: skip
+def plan_of(common: Common, cell: Cell, size: Size) -> TorchPlan:
     """The plan of an arm for a network of some width and depth, and for its batch and steps by a policy."""
-    said = json.dumps(constants if arm.endswith("tuned") else None)
-    return _plan_of(config, optimizer, arm, tuple(size), said, batch, steps, policy)
+    said = json.dumps(cell.constants if cell.arm.tuned else None)
+    return _plan_of(common, cell.arm, cell.optimizer, tuple(size), said, cell.batch, cell.steps)
 
 
 @lru_cache(maxsize=64)
 def _plan_of(
-    config: Any, optimizer: str, arm: str, size: tuple[int, int], constants: str,
-    batch: int | None, steps: int | None, policy: str | None,
-) -> TorchPlan:  # fmt: skip
-    letters = len(_text(config.characters)[0])
+    common: Common, arm: Arm, optimizer: str, size: Size, constants: str, batch: int, steps: int
+) -> TorchPlan:
     target = {"width": size[0], "depth": size[1]}
-    base = {"width": config.widths[0], "depth": config.depths[0]}
-    fixed = {"letters": letters, "context": config.context}
-    plain = arm.startswith("plain")
-    strategy: Strategy = standard() if plain else mup()
-    options: dict[str, Any] = {} if plain else {"residual": 1, "branch_outputs": ["*.out_*"]}
-    if policy is not None and batch is not None and steps is not None:
-        base |= {"batch": config.batch, "tokens": config.tokens}
-        target |= {"batch": batch, "tokens": steps * batch * config.context}
-        options |= {"policy": policy}
-        if POLICIES[policy].shrinks is None:
+    base = {"width": arm.base or common.base[0], "depth": common.base[1]}
+    fixed = {"letters": corpus(common.task, common.symbols).symbols, "context": common.context}
+    options: dict[str, Any] = {"decay": arm.decay}
+    if arm.rules == "mup":
+        options |= {"residual": arm.residual, "branch_outputs": ["*.out_*"]}
+    if arm.policy is not None:
+        per_step = common.batch * common.context
+        base |= {"batch": common.batch, "tokens": common.steps * per_step}
+        target |= {"batch": batch, "tokens": steps * batch * common.context}
+        options |= {"policy": arm.policy}
+        if POLICIES[arm.policy].shrinks is None:
             options["decay"] = "shrinkage"
-    return planning.plan(
+    plan = planning.plan(
         Decoder,
-        base=(target if arm == "plain" else base) | fixed,
+        base=(base if arm.based else target) | fixed,
         target=target | fixed,
-        strategy=strategy,
+        strategy={"mup": mup, "standard": standard}[arm.rules](),
         optimizer=optimizer,
-        adjust="match_rms_adamw" if optimizer == "muon" else None,
-        constants=json.loads(constants),
-        inputs=torch.zeros(1, config.context, dtype=torch.long),
+        adjust=arm.adjust if optimizer == "muon" else None,
+        inputs=torch.zeros(1, common.context, dtype=torch.long),
         **options,
     )
+    free = plan.with_constants(json.loads(constants) or _drawn_by(common, arm, base, fixed))
+    return _with_powers(free, arm, size[0] / base["width"]) if arm.powers else free
+
+
+def _drawn_by(
+    common: Common, arm: Arm, base: Mapping[str, int], fixed: Mapping[str, int]
+) -> Mapping[str, Any] | None:
+    """Constants of the base by which it is drawn otherwise than as its code does."""
+    n, L = base["width"], base["depth"]
+    if arm.init == "critical":
+        return critical_constants(common.task, common.symbols, common.context, n, L)
+    if arm.init == "drawn":
+        return None
+    own, ends = STD * math.sqrt(n), STD / math.sqrt(2 * L) * math.sqrt(2 * n)
+    return {
+        "letters.weight": {"std": 1 / STD},
+        "places.weight": {"std": 1 / STD},
+        **{f"*.{name}.weight": {"std": 1 / own} for name in ("queries", "keys", "values", "up")},
+        "*.out_attention.weight": {"std": 1 / ends},
+        "*.out_mlp.weight": {"std": 1 / (2 * ends)},
+        "head.weight": {"std": 0.5 / own},
+    }
+
+
+@lru_cache(maxsize=8)
+def critical_constants(
+    task: str, symbols: int, context: int, width: int, depth: int
+) -> Mapping[str, Any]:
+    """What the theory of the network proposes, as constants of the base."""
+    known = corpus(task, symbols)
+    read = torch.from_numpy(known.tokens[: 2 * context].reshape(2, context))
+    fixed = {"depth": depth, "letters": known.symbols, "context": context}
+    return planning.critical(lambda n: Decoder(n, **fixed), read, width=width).constants
+
+
+def _with_powers(plan: TorchPlan, arm: Arm, octaves: float) -> TorchPlan:
+    """The plan with further factors of some tensors, powers of the width over that of the base."""
+    names = {t.name for t in plan.table.tensors}
+    said: dict[str, dict[str, float]] = {
+        n: {"std": c.std, "lr": c.lr, "weight_decay": c.weight_decay}
+        for n in names
+        for c in (plan[n].constants,)
+    }
+    for pattern, setting, power in arm.powers:
+        for name in matching(pattern, names):
+            said[name][setting] *= octaves**power
+    return plan.with_constants(said)
 
 
 def tuned_constants(
-    config: Any, optimizer: str, steps: int, store: str | None, client: Any
+    common: Common,
+    optimizer: str,
+    *,
+    start: Mapping[str, float],
+    budget: int,
+    seeds: int,
+    store: str | None,
+    client: Any,
 ) -> Tuned:
     """Constants, rate and decay, tuned at the base alone."""
-    base = (config.widths[0], config.depths[0])
-    plan = plan_of(config, optimizer, "planned", base, None)
+    arm = Arm("planned")
+    cell = Cell(arm, common.base, (), 0, optimizer, common.steps, common.batch)
 
     def train(
         plan: TorchPlan, model: nn.Module, seed: int, lr: float, weight_decay: float
     ) -> float:
-        return _trained(config, plan, model, seed, lr, weight_decay, steps, config.batch)
+        recipe = Recipe(plan, lr, weight_decay)
+        run = Run(model, recipe.settings(model), _begins(common, cell, seed))
+        return _together(common, [run])[0][0]
 
     return planning.tune(
-        plan,
+        plan_of(common, cell, common.base),
         train,
-        start={"lr": 2.0**config.start, "weight_decay": config.weight_decay},
+        start=dict(start),
         # Not the rates of embeddings: a base gains less by them than its seeds scatter, and what it chose was
         # worse at eight times its width.
         over=["hidden.std", "*.out_*.weight.std", "output.std", "lr", "weight_decay"],
-        budget=config.budget,
-        seeds=config.tuning_seeds,
+        budget=budget,
+        seeds=seeds,
         store=store,
         client=client,
         progress=False,
     )
 
 
-def losses_of(config: Any, recipe: Recipe, seed: int, steps: int, batch: int) -> float:
-    """Loss on letters that nobody trains on, of a network drawn by a seed."""
-    torch.manual_seed(seed)
-    plan, lr, weight_decay = recipe
-    sizes: dict[str, Any] = {
-        k: v for k, v in plan.table.target.items() if k not in ("batch", "tokens")
-    }
-    model = plan.init_(Decoder(**sizes))
-    return _trained(config, plan, model, seed, lr, weight_decay, steps, batch)
+def recipe_of(common: Common, cell: Cell, rate: float) -> Recipe:
+    """The settings of a cell at one rate, swaps included."""
+    mine = Recipe(plan_of(common, cell, cell.size), rate, cell.weight_decay)
+    if cell.swap is None:
+        return mine
+    setting, patterns, other = cell.swap
+    return mine.swapped(setting, patterns, recipe_of(common, other, other.rates[0]))
 
 
-def _trained(
-    config: Any, plan: TorchPlan, model: nn.Module, seed: int, lr: float, weight_decay: float, steps: int,
-    batch: int,
-) -> float:  # fmt: skip
-    _, tokens = _text(config.characters)
-    held = config.held * (config.context + 1)
-    train, test = torch.from_numpy(tokens[:-held]), torch.from_numpy(tokens[-held:])
-    optimizers = _optimizers(plan, model, lr, weight_decay)
-    warm = max(1, steps // 5)
+def losses_of(common: Common, cell: Cell) -> np.ndarray:
+    """Losses of shape (2, rate, seed); see `train_together`."""
+    known = corpus(common.task, common.symbols)
+    n, L = cell.size
+    recipes = [recipe_of(common, cell, rate) for rate in cell.rates]
+    runs: list[Run] = []
+    for seed in range(cell.seeds):
+        torch.manual_seed(seed)
+        model = Decoder(n, L, known.symbols, common.context)
+        recipes[0].plan.init_(model)
+        begins = _begins(common, cell, seed)
+        runs += [Run(model, recipe.settings(model), begins) for recipe in recipes]
+    found = np.array(_together(common, runs))
+    return found.reshape(cell.seeds, len(cell.rates), 2).transpose(2, 1, 0)
 
-    def share(step: int) -> float:
-        """Warm-up over a fifth of the run, then a line to zero."""
-        return min((step + 1) / warm, (steps - step) / (steps - warm + 1))
 
-    schedules = [torch.optim.lr_scheduler.LambdaLR(o, share) for o in optimizers]
+def _begins(common: Common, cell: Cell, seed: int) -> Tensor:
+    """Where the texts of every step begin: the same for all that have this seed."""
     generator = torch.Generator().manual_seed(10_000 + seed)
-    places = torch.arange(config.context + 1)
-    for _ in range(steps):
-        begin = torch.randint(len(train) - config.context - 1, (batch, 1), generator=generator)
-        loss = _loss(model, train[begin + places])
-        if not math.isfinite(loss.item()):
-            return math.nan
-        for one in optimizers:
-            one.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for one, schedule in zip(optimizers, schedules, strict=True):
-            one.step()
-            schedule.step()
-    with torch.no_grad():
-        return float(_loss(model, test.view(-1, config.context + 1)))
+    last = common.symbols - (common.held + 1) * (common.context + 1)
+    return torch.randint(last, (cell.steps, cell.batch), generator=generator)
 
 
-def _loss(model: nn.Module, batch: Tensor) -> Tensor:
-    logits = model(batch[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-
-
-def _optimizers(
-    plan: TorchPlan, model: nn.Module, lr: float, weight_decay: float
-) -> list[torch.optim.Optimizer]:
-    """AdamW, or Muon with steps of Adam's size and AdamW beside it at the same rate."""
-    own: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
-    adam: dict[str, Any] = {**own, "betas": (0.9, 0.95)}
-    if plan.table.optimizer != "muon":
-        groups: Any = plan.param_groups(model, **adam)
-        return [torch.optim.AdamW(groups)]
-    both: Any = plan.param_groups(model, **own, momentum=0.95, rest=adam)
-    return [torch.optim.Muon(both[0]), torch.optim.AdamW(both[1])]
-
-
-@lru_cache(maxsize=1)
-def _text(characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """The letters that occur, and the text as their numbers."""
-    letters, tokens = np.unique(read_bytes(characters), return_inverse=True)
-    return letters, tokens.astype(np.int64)
+def _together(common: Common, runs: list[Run]) -> list[tuple[float, float]]:
+    tokens = torch.from_numpy(corpus(common.task, common.symbols).tokens)
+    held = common.held * (common.context + 1)
+    texts = tokens[-held:].view(-1, common.context + 1)
+    return train_together(runs, tokens[:-held], texts, context=common.context)

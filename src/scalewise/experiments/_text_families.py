@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -28,6 +27,16 @@ class Family:
     losses: np.ndarray
     check: TransferCheck
     x: np.ndarray
+
+    @classmethod
+    def of(cls, here: xr.Dataset) -> Family:
+        """Of a Dataset with ``loss`` over (size, rate, seed), ``width`` and ``depth``, the base first."""
+        places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
+        sizes = [Size(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
+        rates, losses = [float(r) for r in here.rate.values], here.loss.values
+        tolerance = float(here.attrs.get("allowance", 0.1))
+        check = check_losses("lr", rates, sizes, losses, tolerance=tolerance)
+        return cls(losses, check, np.log2(rates))
 
     def retuned(self, size: int) -> tuple[float, float]:
         """The loss at the best rate of a size, and its error."""
@@ -67,18 +76,9 @@ def families(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, Family]]]:
         mine = {
             f: trained.sel(family=f).dropna("seed", how="all", subset=["loss"]) for f in FAMILIES
         }
-        of = {f: _family(x, dataset.attrs) for f, x in mine.items() if x.sizes["seed"]}
+        of = {f: Family.of(x) for f, x in mine.items() if x.sizes["seed"]}
         found.append((optimizer, steps, of))
     return found
-
-
-def _family(here: xr.Dataset, settings: dict[str, Any]) -> Family:
-    places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
-    sizes = [Size(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
-    rates, losses = [float(r) for r in here.rate.values], here.loss.values
-    tolerance = float(settings["allowance"])
-    check = check_losses("lr", rates, sizes, losses, tolerance=tolerance)
-    return Family(losses, check, np.log2(rates))
 
 
 def widening(dataset: xr.Dataset) -> list[int]:

@@ -40,7 +40,14 @@ from scalewise.experiments._look import (
     sheet,
 )
 from scalewise.experiments._text_families import Family, above, families, widening
-from scalewise.experiments._text_runs import FAMILIES, PLAIN, PLAIN_TUNED, PLANNED_TUNED, runs_of
+from scalewise.experiments._text_runs import (
+    FAMILIES,
+    PLAIN,
+    PLAIN_TUNED,
+    PLANNED_TUNED,
+    common_of,
+    runs_of,
+)
 from scalewise.plan.proof._optimum import find_optimum, mean_of
 from scalewise.sweeps._store import within
 
@@ -78,10 +85,8 @@ class Config:
         widths: $n$ at the least depth; the first is the base.
         depths: $L$ at the least width, for the first duration.
         steps: Durations; constants are tuned for the first.
-        octaves: First and last learning rate of the base, as powers of 2. The base has all between them; every
-            other size those about its best.
+        octaves: First and last learning rate of the base, as powers of 2; all sizes have all between them.
         seeds: Networks at each rate.
-        drift_seeds: The same of planned, tuned, for the first duration: its drift is judged.
         start: Power of 2 of the rate that tuning begins with.
         weight_decay: Of what is not tuned.
         budget: Runs of the tuning.
@@ -99,7 +104,6 @@ class Config:
     steps: tuple[int, ...] = (60,)
     octaves: tuple[int, int] = (-9, -4)
     seeds: int = 2
-    drift_seeds: int = 2
     start: int = -6
     weight_decay: float = 0.1
     budget: int = 24
@@ -112,14 +116,14 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths to 256, depths to 8, 300 and 1200 steps of AdamW and Muon: six hours on one core."""
+        """Widths to 512, depths to 8, 300 and 1200 steps of AdamW and Muon: minutes on a GPU, days on one core."""
         return cls(
             optimizers=("adamw", "muon"),
-            widths=(32, 64, 128, 256),
+            widths=(32, 64, 128, 256, 512),
             depths=(2, 4, 8),
             steps=(300, 1200),
-            octaves=(-11, -4),
-            drift_seeds=6,
+            octaves=(-12, -4),
+            seeds=5,
             start=-7,
             budget=300,
             tuning_seeds=3,
@@ -133,11 +137,6 @@ class Config:
     def rates(self) -> list[float]:
         """Learning rates of the base."""
         return [2.0**k for k in range(self.octaves[0], self.octaves[1] + 1)]
-
-    @property
-    def tokens(self) -> int:
-        """Of the first duration."""
-        return self.steps[0] * self.batch * self.context
 
     @property
     def sizes(self) -> dict[str, tuple[int, int]]:
@@ -169,7 +168,8 @@ def run(
 
     Returns:
         ``loss`` over (optimizer, steps, family, size, rate, seed), infinite where it diverged and NaN where nobody
-        trained; of the base, planned and tuned, ``batch_loss`` with a doubled batch and half the steps over
+        trained (other depths, and planned as built, for longer runs);
+        of the base, planned and tuned, ``batch_loss`` with a doubled batch and half the steps over
         (optimizer, rate, trial), and ``policy_loss`` over (optimizer, policy, trial), `seeds` trials of each; of
         the widest, ``swap_loss`` over (optimizer, way, swap, trial): the family `way` but for one setting, which is
         the other's; over size ``width`` and ``depth``; ``constants`` and decay as a text, and ``tuned_loss`` over
@@ -186,8 +186,17 @@ def run(
         raise ValueError(missing)
     from scalewise.experiments._decoder import tuned_constants
 
+    start = {"lr": 2.0**config.start, "weight_decay": config.weight_decay}
     found = {
-        name: tuned_constants(config, name, config.steps[0], within(store, f"tuned_{name}"), client)
+        name: tuned_constants(
+            common_of(config),
+            name,
+            start=start,
+            budget=config.budget,
+            seeds=config.tuning_seeds,
+            store=within(store, f"tuned_{name}"),
+            client=client,
+        )
         for name in config.optimizers
     }
     parts = [
