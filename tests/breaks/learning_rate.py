@@ -11,6 +11,10 @@ SWAP = (
     "tests/experiments/test_text_runs.py::test_a_swap_takes_one_setting_and_all_of_them_everything"
 )
 of_decoder = row("experiments/_decoder.py", SWAP)
+of_stack = row(
+    "experiments/_stacked.py",
+    "tests/experiments/test_stacked.py::test_together_is_one_by_one",
+)
 of_optimum = row("experiments/_optimum.py", f"{TESTS}::test_the_minimum_of_a_parabola_is_exact")
 of_transfer = row(
     "experiments/learning_rate_transfer.py",
@@ -68,6 +72,13 @@ MUTANTS = (
         "want = free.of(name), self.of(name)",
         "want = free.of(name), free.of(name)",
     ),
+    of_stack(
+        "stack: gradients of all runs clipped together", "g.norm(dim=1, keepdim=True)", "g.norm()"
+    ),
+    of_stack("stack: first moment not corrected", "(rate / (one**self.count - 1))", "(-rate)"),
+    of_stack("stack: decay without the rate", "1 - rate * self.decay)", "1 - self.decay)"),
+    of_stack("stack: no Nesterov", "g = g.lerp(self.momentum, self.keep)", "g = self.momentum"),
+    of_stack("stack: warm-up of a tenth", "max(1, steps // 5)", "max(1, steps // 10)"),
     of_decoder(
         "swap: every setting", "want[setting] = other.of(name)[setting]", "want = other.of(name)"
     ),

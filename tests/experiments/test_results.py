@@ -9,11 +9,10 @@ import pytest
 import xarray as xr
 
 from page_outline import Outline
-from scalewise.experiments import _look
+from scalewise.experiments import _look, scaling_questions
 from scalewise.experiments.__main__ import main
 from scalewise.experiments._look import COLORS, Number, Table
-from scalewise.experiments._text_families import families
-from scalewise.experiments._text_runs import PLAIN, PLAIN_TUNED, PLANNED_TUNED
+from scalewise.experiments._text_families import Family
 from scalewise.experiments.catalogue import EXPERIMENTS, PAPER_SCALE, Experiment, experiment
 from scalewise.experiments.results import (
     Judged,
@@ -92,32 +91,42 @@ def test_every_stored_result_is_what_the_present_settings_give() -> None:
 
 
 def test_the_readme_tells_what_carried_networks_lose() -> None:
-    kept = stored_result("text_transfer", PAPER)
-    assert kept is not None
+    kept = {name: stored_result(name, PAPER) for name in ("critical_base", "scaling_questions")}
+    base, questions = kept["critical_base"], kept["scaling_questions"]
+    assert base is not None
+    assert questions is not None
 
-    def rows_of(optimizer: str) -> dict[str, list[float]]:
-        """By family the losses at widths 128 and 256 after the first duration, and at 256 after the last."""
-        short, long = (of for name, _, of in families(kept) if name == optimizer)
-        cells = [(short, "n=128, L=2"), (short, "n=256, L=2"), (long, "n=256, L=2")]
-        at = [([s.label for s in of[PLAIN].check.sizes].index(label), of) for of, label in cells]
-        return {
-            "as built, retuned": [of[PLAIN].retuned(i)[0] for i, of in at],
-            "planned, carried": [of[PLANNED_TUNED].carried(i)[0] for i, of in at],
-            "not planned, same constants, retuned": [of[PLAIN_TUNED].retuned(i)[0] for i, of in at],
-        }
+    def of_base(task: str, arm: str) -> Family:
+        return Family.of(base.sel(task=task, arm=arm))
 
-    def gains(optimizer: str) -> str:
-        built, planned, _ = rows_of(optimizer).values()
-        said = [f"{a - b:.2f}"[1:] for a, b in zip(built, planned, strict=True)]
-        return "{}, {} and {}".format(*said)
+    def of_question(case: str) -> Family:
+        return scaling_questions.family(questions, f"1: {case}")[0]
+
+    rows = {  # at widths 128, 256, 512; the base is the first size
+        "as built, weights drawn at .02, retuned": of_base("text", "plain").retuned,
+        "planned, constants tuned at width 32, carried": of_base("text", "planned, tuned").carried,
+        'planned, drawn by theory (`init="critical"`), carried': of_question(
+            "maximal updates"
+        ).carried,
+        "drawn by theory, not planned, retuned": of_question("standard").retuned,
+    }
+
+    def cell(loss: float, sem: float) -> str:
+        return f"{loss:.3f} ± {f'{sem:.3f}'.removeprefix('0')}"
 
     page = (ROOT / "README.md").read_text()
     said = [
-        f"| {name} | {' | '.join(f'{loss:.2f}' for loss in losses)} |"
-        for name, losses in rows_of("adamw").items()
+        f"| {name} | {' | '.join(cell(*get(i)) for i in ((2, 3, 4) if 'theory' in name else (2, 3)))} |"
+        for name, get in rows.items()
     ]
     assert [line for line in said if line not in page] == []
-    wanted = f"the plan beats the first row by {gains('muon')} instead of {gains('adamw')}."
+    plateau = (
+        of_base("teacher", "planned, critical").carried(3),
+        of_base("teacher", "plain").retuned(3),
+    )
+    wanted = "the third row ends at {:.2f}, the first at {:.2f} (width 256)".format(
+        *(x for x, _ in plateau)
+    )
     assert wanted in " ".join(page.split())
 
 

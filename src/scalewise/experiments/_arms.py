@@ -25,6 +25,7 @@ class Arm:
         policy: What batch and duration ask for, by name.
         powers: Factors that are powers of the width over that of the base: pattern of names, setting, exponent.
         base: The width of the base, where it is not that of the comparison.
+        drift: Octaves by which its best rate may move for each octave of width; ``None`` if nobody knows.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Arm:
     policy: str | None = None
     powers: tuple[tuple[str, str, float], ...] = ()
     base: int | None = None
+    drift: float | None = 0.0
 
 
 @dataclass(frozen=True)

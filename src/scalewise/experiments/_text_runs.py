@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise.experiments._arms import Arm, Cell, Common
-from scalewise.experiments._cells import trained
+from scalewise.experiments._cells import about, on_grid, trained
 from scalewise.plan import POLICIES
 from scalewise.plan.proof._optimum import find_optimum
 from scalewise.sweeps._store import within
@@ -26,8 +26,8 @@ PLAIN, PLAIN_TUNED, PLANNED, PLANNED_TUNED = FAMILIES = (
     "planned, tuned",
 )
 ARMS = {
-    PLAIN: Arm(PLAIN, rules="standard", based=False),
-    PLAIN_TUNED: Arm(PLAIN_TUNED, rules="standard", tuned=True),
+    PLAIN: Arm(PLAIN, rules="standard", based=False, drift=-1.2),
+    PLAIN_TUNED: Arm(PLAIN_TUNED, rules="standard", tuned=True, drift=-0.8),
     PLANNED: Arm(PLANNED),
     PLANNED_TUNED: Arm(PLANNED_TUNED, tuned=True),
 }
@@ -62,10 +62,9 @@ def runs_of(
     """All that one optimizer trains; see `text_transfer.run`."""
     common = common_of(config)
 
-    def made(cells: list[Cell], name: str) -> np.ndarray:
+    def made(cells: list[Cell], name: str) -> list[np.ndarray]:
         kept = within(store, name)
-        found = trained(common, cells, store=kept, progress=progress, client=client)
-        return np.stack([losses[0] for losses in found])
+        return trained(common, cells, store=kept, progress=progress, client=client)
 
     def cell(family: str, size: tuple[int, int], steps: int) -> Cell:
         own = tuned.settings["weight_decay"] if ARMS[family].tuned else config.weight_decay
@@ -76,17 +75,31 @@ def runs_of(
 
     sizes = list(config.sizes.values())
     of = (config.steps, FAMILIES, sizes)
-    losses = np.full((*map(len, of), len(config.rates), config.seeds), np.nan)
+    most = max(config.seeds, config.drift_seeds)
+    losses = np.full((*map(len, of), len(config.rates), most), np.nan)
     places = [
         (i, j, k)
         for i, j, k in np.ndindex(losses.shape[:3])
         if i == 0 or (sizes[k][1] == config.depths[0] and FAMILIES[j] != PLANNED)
     ]
-    grid = [cell(FAMILIES[j], sizes[k], config.steps[i]) for i, j, k in places]
-    losses[tuple(np.transpose(places))] = made(grid, "grid")
+
+    def train(places: list[tuple[int, int, int]], name: str) -> None:
+        grid = list[Cell]()
+        for i, j, k in places:
+            one = cell(FAMILIES[j], sizes[k], config.steps[i])
+            if k:
+                base, growth = losses[i, j, 0, :, : config.seeds], sizes[k][0] / sizes[0][0]
+                one = replace(one, rates=about(config.rates, base, _arm(j, optimizer), growth))
+            judged = i == 0 and FAMILIES[j] == PLANNED_TUNED
+            grid.append(replace(one, seeds=most) if judged else one)
+        for place, one, found in zip(places, grid, made(grid, name), strict=True):
+            losses[place][:, : one.seeds] = on_grid(found, one, config.rates)
+
+    train([place for place in places if not place[2]], "bases")
+    train([place for place in places if place[2]], "grid")
     base = cell(PLANNED_TUNED, sizes[0], config.steps[0])
     half = replace(base, batch=2 * config.batch, steps=max(1, config.steps[0] // 2))
-    batch = made([half], "batch")[0]
+    batch = made([half], "batch")[0][0]
     x = np.log2(config.rates)
     best = 2.0 ** find_optimum(x, losses[0, FAMILIES.index(PLANNED_TUNED), 0]).place
     longer = replace(base, steps=config.steps[-1])
@@ -94,8 +107,8 @@ def runs_of(
              for name, row in POLICIES.items()
              for what, at in (("batch", half), ("tokens", longer))
              if what in row.covers and (what == "batch" or len(config.steps) > 1)}  # fmt: skip
-    policies = made(list(asked.values()), "policies")[:, 0]
-    swapped = made(_swaps(config, cell, best, losses), "swaps")[:, 0]
+    policies = np.array(made(list(asked.values()), "policies"))[:, 0, 0]
+    swapped = np.array(made(_swaps(config, cell, best, losses), "swaps"))[:, 0, 0]
     return xr.Dataset(
         {
             "loss": (("steps", "family", "size", "rate", "seed"), losses),
@@ -107,11 +120,18 @@ def runs_of(
     )
 
 
+def _arm(family: int, optimizer: str) -> Arm:
+    """The rules of a family; where the best rate of Muon goes without a plan, nobody knows."""
+    arm = ARMS[FAMILIES[family]]
+    return replace(arm, drift=None) if optimizer == "muon" and arm.drift else arm
+
+
 def _swaps(config: Any, cell: Callable[..., Cell], best: float, losses: np.ndarray) -> list[Cell]:
     """Trainings of the widest: planned and carried with one setting of plain and retuned, and vice versa."""
     size = (config.widths[-1], config.depths[0])
     at = list(config.sizes.values()).index(size)
-    plain = find_optimum(np.log2(config.rates), losses[0, FAMILIES.index(PLAIN), at])
+    ours = losses[0, FAMILIES.index(PLAIN), at, :, : config.seeds]
+    plain = find_optimum(np.log2(config.rates), ours)
     two = {
         family: replace(cell(family, size, config.steps[0]), rates=(rate,))
         for family, rate in ((PLANNED_TUNED, best), (PLAIN, 2.0**plain.place))

@@ -1,8 +1,8 @@
 r"""Seven questions of scaling that the field leaves open, each asked of one small decoder, with five seeds.
 
-All networks learn the letters of a text, some the symbols of a teacher as well. They are drawn at the base as the
-theory proposes, so that none of them rests on a plateau, and trained on a grid of rates at every size. *Carried*
-has the best rate of the base, *retuned* the best of the size.
+All networks learn the letters of a text, some the symbols of a teacher as well. Their base is drawn as the theory
+proposes, and every size $(n, L)$ is trained on a grid of rates. *Carried* has the best rate of the base, *retuned*
+the best of the size.
 
 Claims: those of `numbers`, which are what five seeds at these sizes say, and not more.
 
@@ -12,7 +12,7 @@ Source: Everett et al. 2407.05872 (rates by layer); Kosson et al. 2510.19093 (we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,11 @@ from matplotlib.figure import Figure
 from scalewise._extras import require
 from scalewise.data import missing_data
 from scalewise.experiments._arms import Arm, Cell, Common
-from scalewise.experiments._cells import trained
+from scalewise.experiments._cells import about, on_grid, trained
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, house, points, sheet
-from scalewise.experiments._text_families import Family, above
+from scalewise.experiments._text_families import Family
+from scalewise.plan.proof._optimum import mean_of
 from scalewise.sweeps._store import within
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
@@ -46,7 +47,7 @@ def _rates_by_layer(power: float) -> tuple[tuple[str, str, float], ...]:
     return tuple((pattern, "lr", power) for pattern in (*_HIDDEN, "head.*"))
 
 
-_STANDARD = Arm("standard", rules="standard", init="critical")
+_STANDARD = Arm("standard", rules="standard", init="critical", drift=-1.0)
 _MAXIMAL = Arm("maximal updates", init="critical")
 
 
@@ -57,7 +58,8 @@ class Case:
     Args:
         question: Its number.
         arm: The rules.
-        over: What its sizes differ in: ``"width"``, ``"few widths"``, ``"depth"`` or ``"nothing"``.
+        over: What its sizes differ in: ``"width"``, ``"few widths"`` (every other, to 128), ``"to 256"``,
+            ``"ends"`` (the base and the largest), ``"depth"`` or ``"nothing"``.
         optimizer: Its name.
         longer: Durations of the base that it is trained for.
         task: What it learns.
@@ -88,7 +90,11 @@ QUESTIONS = {
     6: "Residual exponent 1/2 or 1, at depths 2 to 32 of thin networks?",
     7: "How small may a base be?",
 }
+_LONG, _WIDE = 300, 256  # steps and width of what may say something
+_NO_RULE, _ONE_RATE = "no rule", "one rate, decay of matrices times n"
 _DURATIONS = (None, "horizon", "root_horizon", "delphi", "completed")
+_LONG_WIDTH = 128  # of what is trained four times longer
+_MUON_WIDTH = 256  # orthogonal matrices of more cost more than the rest together
 _DECAY = 0.5  # of the third question: it shrinks weights within the run
 
 
@@ -101,28 +107,28 @@ CASES = (
     Case(1, _named(_STANDARD, "standard, embeddings' rate times n",
                    powers=tuple((p, "lr", 1.0) for p in _EMBEDDINGS))),
     Case(1, _MAXIMAL),
-    Case(2, _named(_STANDARD, "standard, matrices' rates over n", powers=_rates_by_layer(-1.0))),
-    Case(2, _named(_STANDARD, "standard, matrices' rates over root n", powers=_rates_by_layer(-0.5))),
+    Case(2, _named(_STANDARD, "standard, matrices' rates over n", powers=_rates_by_layer(-1.0), drift=0.0)),
+    Case(2, _named(_STANDARD, "standard, matrices' rates over root n", powers=_rates_by_layer(-0.5), drift=-0.5)),
     Case(2, _MAXIMAL),
     Case(3, _named(_MAXIMAL, "rates over n, rate times decay kept", decay="shrinkage"), "few widths", longer=4,
          weight_decay=_DECAY),
     Case(3, _named(_MAXIMAL, "rates over n, decay kept", decay="constant"), "few widths", longer=4,
          weight_decay=_DECAY),
     Case(3, _named(_MAXIMAL, "rates over n, no decay"), "few widths", longer=4),
-    Case(3, _named(_STANDARD, "one rate, decay of matrices times n",
+    Case(3, _named(_STANDARD, _ONE_RATE,
                    powers=tuple((p, "weight_decay", 1.0) for p in (*_HIDDEN, "head.*"))), "few widths", longer=4,
          weight_decay=_DECAY),
-    *(Case(4, _named(_MAXIMAL, name or "no rule", policy=name), "nothing", longer=4, task=task, weight_decay=0.1)
+    *(Case(4, _named(_MAXIMAL, name or _NO_RULE, policy=name), "nothing", longer=4, task=task, weight_decay=0.1)
       for task in ("text", "teacher") for name in _DURATIONS),
     *(Case(4, _named(_MAXIMAL, "the base"), "nothing", task=task, weight_decay=0.1)
       for task in ("text", "teacher")),
-    *(Case(5, _named(_STANDARD, f"{name}, one rate", adjust=name), optimizer="muon")
+    *(Case(5, _named(_STANDARD, f"{name}, one rate", adjust=name, drift=None), "to 256", optimizer="muon")
       for name in ("original", "match_rms_adamw", "spectral_norm")),
-    *(Case(5, _named(_MAXIMAL, f"{name}, planned", adjust=name), optimizer="muon")
+    *(Case(5, _named(_MAXIMAL, f"{name}, planned", adjust=name), "to 256", optimizer="muon")
       for name in ("original", "match_rms_adamw", "spectral_norm")),
     *(Case(6, Arm(f"exponent {said}", init="by hand", residual=residual), "depth")
       for said, residual in (("0", 0.0), ("1/2", 0.5), ("1", 1.0))),
-    *(Case(7, _named(_MAXIMAL, f"base {base}, {said}", init=init, base=base))
+    *(Case(7, _named(_MAXIMAL, f"base {base}, {said}", init=init, base=base), "ends")
       for init, said in (("critical", "critical"), ("drawn", "as built")) for base in (32, 64, 128)),
 )  # fmt: skip
 
@@ -237,25 +243,10 @@ def run(
         raise ValueError(missing)
     cases, sizes = cases_of(config), config.sizes
     losses = np.full((len(cases), len(sizes), len(config.rates), config.seeds), np.nan)
+    how: dict[str, Any] = {"progress": progress, "client": client}
     for task in sorted({case.task for case in cases}, reverse=True):
-        common = Common(
-            task, (config.widths[0], config.depths[0]), config.batch, config.steps, config.context,
-            config.held, config.symbols,
-        )  # fmt: skip
-        places = [
-            (i, k)
-            for i, case in enumerate(cases)
-            if case.task == task
-            for k, size in enumerate(sizes.values())
-            if _asked(case, size, config)
-        ]
-        wanted = [_cell(cases[i], list(sizes.values())[k], config) for i, k in places]
-        unique = list(dict.fromkeys(wanted))
-        kept = within(store, task)
-        found = trained(common, unique, store=kept, progress=progress, client=client)
-        of = dict(zip(unique, found, strict=True))
-        for place, cell in zip(places, wanted, strict=True):
-            losses[place] = of[cell][0]
+        mine = [i for i, case in enumerate(cases) if case.task == task]
+        losses[mine] = _of_task(config, task, [cases[i] for i in mine], store, how)
     return xr.Dataset(
         {
             "loss": (("case", "size", "rate", "seed"), losses),
@@ -268,6 +259,36 @@ def run(
     )
 
 
+def _of_task(
+    config: Config, task: str, cases: list[Case], store: Folder, how: dict[str, Any]
+) -> np.ndarray:
+    """Losses over (case, size, rate, seed): bases at all rates, other sizes about where the best is expected."""
+    common = Common(
+        task, (config.widths[0], config.depths[0]), config.batch, config.steps, config.context, config.held,
+        config.symbols,
+    )  # fmt: skip
+    every = list(config.sizes.values())
+    losses = np.full((len(cases), len(every), len(config.rates), config.seeds), np.nan)
+    at = [(i, k) for i, k in np.ndindex(losses.shape[:2]) if _asked(cases[i], every[k], config)]
+    first = {i: min(k for j, k in at if j == i) for i in range(len(cases))}
+
+    def rates(i: int, k: int) -> tuple[float, ...]:
+        if k == first[i]:
+            return config.rates
+        growth = every[k][0] / every[first[i]][0]
+        return about(config.rates, losses[i, first[i]], cases[i].arm, growth)
+
+    for name, isfirst in (("bases", True), ("others", False)):
+        places = [(i, k) for i, k in at if (k == first[i]) is isfirst]
+        cells = [replace(_cell(cases[i], every[k], config), rates=rates(i, k)) for i, k in places]
+        unique = list(dict.fromkeys(cells))
+        found = trained(common, unique, store=within(store, f"{task}_{name}"), **how)
+        of = dict(zip(unique, found, strict=True))
+        for place, cell in zip(places, cells, strict=True):
+            losses[place] = on_grid(of[cell], cell, config.rates)
+    return losses
+
+
 def _asked(case: Case, size: tuple[int, int], config: Config) -> bool:
     n, L = size
     base = case.arm.base or config.widths[0]
@@ -275,8 +296,12 @@ def _asked(case: Case, size: tuple[int, int], config: Config) -> bool:
         return n == config.widths[0]
     if case.over == "nothing":
         return size == (config.widths[0], config.depths[0])
-    few = case.over == "few widths"
-    return L == config.depths[0] and n >= base and (not few or config.widths.index(n) % 2 == 0)
+    of_width = {
+        "few widths": tuple(w for w in config.widths[::2] if w <= _LONG_WIDTH),
+        "to 256": tuple(w for w in config.widths if w <= _MUON_WIDTH),
+        "ends": (base, config.widths[-1]),
+    }.get(case.over, config.widths)
+    return L == config.depths[0] and n in of_width and n >= base
 
 
 def _cell(case: Case, size: tuple[int, int], config: Config) -> Cell:
@@ -296,8 +321,66 @@ def family(dataset: xr.Dataset, case: str) -> tuple[Family, list[str]]:
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
-    """Nothing yet."""
-    return []
+    """What is said of each question, of networks that are wide and trained enough to say it."""
+    found = {str(case): family(dataset, str(case))[0] for case in dataset.case.values}
+    # At the base all rules are the same.
+    apart = np.abs(found["1: standard"].losses[0] - found["1: maximal updates"].losses[0]).max()
+    same = Number("1: standard and maximal updates at the base", 0.0, float(apart), 0.0, 1e-4)
+    if int(dataset.attrs["steps"]) < _LONG or int(dataset.width.max()) < _WIDE:
+        return [same]
+
+    def drift(case: str, axis: int = 0) -> tuple[float, float]:
+        one = found[case].check.drifts[axis]
+        return one.slope, one.sem
+
+    def lead(one: tuple[str, int], other: tuple[str, int]) -> tuple[float, float]:
+        """Loss of one case above another, both carried, at sizes counted from their bases."""
+        first, second = (
+            found[case].by_seed(i, found[case].check.optima[0].place) for case, i in (one, other)
+        )
+        return mean_of(first - second)
+
+    layered, maximal = "standard, matrices' rates over n", "maximal updates"
+    embeddings = "1: standard, embeddings' rate times n"
+    gap = lead((f"2: {layered}", -1), (f"2: {maximal}", -1))
+    base = lead(("7: base 32, critical", -1), ("7: base 128, critical", -1))
+    half = lead(("6: exponent 1/2", -1), ("6: exponent 1", -1))
+    out = [
+        same,
+        Number("1: octaves of the best rate per octave, embeddings' rate times n", -1.0, *drift(embeddings), 0.15),
+        Number("1: the same of maximal updates", 0.0, *drift(f"1: {maximal}"), 0.1),
+        Number("2: the same of matrices' rates over n", 0.0, *drift(f"2: {layered}"), 0.1),
+        Number("2: rates by layer end below maximal updates (1 for yes)", 1, int(gap[0] < -2 * gap[1])),
+        Number("3: drift with rates over n and no decay", 0.0, *drift("3: rates over n, no decay"), 0.35),
+        Number("3: drift with one rate and decay times n", -0.6, *drift(f"3: {_ONE_RATE}"), 0.2),
+        Number("6: exponent 1/2 ends below 1 at the deepest (1 for yes)", 1, int(half[0] < -2 * half[1])),
+        Number("7: loss of base 32 above base 128", 0.0, *base, 0.03),
+    ]  # fmt: skip
+    for case in map(str, dataset.case.values):
+        if case.startswith("5"):
+            out.append(
+                Number(f"{case}: octaves of the best rate per octave", 0.0, *drift(case), 0.15)
+            )
+    for task in ("text", "teacher"):
+        costs = durations(dataset, task)
+        out.append(Number(f"4: cost of horizon, {task}", 0.0, *costs["horizon"], 0.05))
+        most = max(costs, key=lambda name: costs[name][0])
+        out.append(
+            Number(f"4: completed costs most, {task} (1 for yes)", 1, int(most == "completed"))
+        )
+    return out
+
+
+def durations(dataset: xr.Dataset, task: str) -> dict[str, tuple[float, float]]:
+    """Loss of each rule of duration, at the best rate of the base, above that of the best rate of the long run."""
+    place = family(dataset, f"4: the base, {task}")[0].check.optima[0].place
+    long = {
+        name or _NO_RULE: family(dataset, f"4: {name or _NO_RULE}, {task}")[0]
+        for name in _DURATIONS
+    }
+    free = long[_NO_RULE]
+    best = free.by_seed(0, free.check.optima[0].place)
+    return {name: mean_of(of.by_seed(0, place) - best) for name, of in long.items()}
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
@@ -319,10 +402,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
                 rows.append(
                     (
                         f"{name}, {how}",
-                        *(
-                            f"{said[s][0]:.3f} ± {said[s][1]:.3f}" if s in said else ""
-                            for s in labels
-                        ),
+                        *(_shown(said[s]) if s in said else "" for s in labels),
                     )
                 )
             best = {
@@ -334,27 +414,58 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     return out
 
 
+def _shown(loss: tuple[float, float]) -> str:
+    return "not trained" if np.isnan(loss[0]) else f"{loss[0]:.3f} ± {loss[1]:.3f}"
+
+
 @house
 def figure(dataset: xr.Dataset) -> Figure:
-    """A panel for every question: losses over the size."""
+    """A panel for every question: losses over the size, and of the fourth what each rule costs."""
     asked = [int(q) for q in np.unique(dataset.question.values)]
     canvas, axes = sheet(2, -(-len(asked) // 2), height=3.4)
+    for axis in axes[len(asked) :]:
+        axis.remove()
     for axis, question in zip(axes, asked, strict=False):
-        mine = [str(c) for c in dataset.case.values[dataset.question.values == question]]
+        axis.set(title=f"Question {question}")
+        if question == 4:
+            _draw_costs(axis, dataset)
+            continue
+        mine, seen = (
+            [str(c) for c in dataset.case.values[dataset.question.values == question]],
+            list[int](),
+        )
         for case, color in zip(mine, [*COLORS] * 3, strict=False):
             of, sizes = family(dataset, case)
             at = dataset.sel(size=sizes)
-            x = at.depth.values if len(set(at.width.values)) == 1 else at.width.values
+            deep = question == 6
+            x = at.depth.values if deep else at.width.values
             retuned = np.array([of.retuned(i) for i in range(len(sizes))])
             carried = np.array([of.carried(i) for i in range(len(sizes))])
             points(axis, x, retuned[:, 0], np.nan_to_num(retuned[:, 1]), color=color,
                    label=case.split(": ", 1)[1])  # fmt: skip
             axis.plot(x, retuned[:, 0], color=color, lw=1.0)
             axis.plot(x, carried[:, 0], "o", mfc="none", ms=6, color=color)
+            axis.set_xlabel("depth L" if deep else "width n")
+            seen += x.tolist()
+        every = np.unique(seen)
         axis.set_xscale("log", base=2)
-        axis.set(title=f"Question {question}", ylabel="loss")
+        axis.set_xticks(every, [str(n) for n in every])
+        axis.set_ylabel("loss")
+        axis.margins(y=0.2)
         axis.legend()
     return canvas
 
 
-_ = above
+def _draw_costs(axis: Any, dataset: xr.Dataset) -> None:
+    """Each rule of duration a row, each task a colour."""
+    tasks = ("text", "teacher")
+    for task, color, shift in zip(tasks, COLORS, (0.1, -0.1), strict=False):
+        costs = durations(dataset, task)
+        rows = np.arange(len(costs))[::-1] + shift
+        found = np.array(list(costs.values()))
+        sem = np.nan_to_num(found[:, 1])
+        axis.errorbar(found[:, 0], rows, xerr=sem, fmt="o", ms=4, color=color, label=task)
+        axis.set_yticks(np.arange(len(costs))[::-1], list(costs))
+    axis.axvline(0, color="0.6", lw=0.8)
+    axis.set_xlabel("loss above the best rate's, four times the steps")
+    axis.legend()
