@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from grids import thorough
 from scalewise.cli._app import app
-from scalewise.cli._options import EXAMPLES
+from scalewise.cli._words import EXAMPLES
 from scalewise.experiments.catalogue import EXPERIMENTS
 from scalewise.sweeps import _engines
 
