@@ -1,7 +1,7 @@
 """The commands that read the user's own model: signals, audit, plan, verify."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -96,7 +96,7 @@ def plan(
     """Plan the initialisation and the rates of a model; exit 1 if its forward pass was not seen."""
     from scalewise.cli._records import plan_record
 
-    made = planned.made(build)
+    made: Any = planned.made(build)  # of torch or of jax, and both can be saved
     if save is not None:
         made.save(save)
     tell.verdict(plan_record(made.table), str(made), as_json=as_json)
