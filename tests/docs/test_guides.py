@@ -2,7 +2,8 @@
 
 The code blocks of a page are one program, run in order. A block of Python that begins with the name of a file is
 that file, too, for the commands in blocks of the console. A block of text that follows a block of code is what that
-code prints; numbers may differ in the last digits that a machine decides. Sizes that change nothing of what is printed are smaller here; the site, and `make test-thorough`, run pages as they stand.
+code prints; numbers may differ in the last digits that a machine decides. Sizes that change nothing of what is
+printed are smaller here; the site, and `make test-thorough`, run pages as they stand.
 """
 
 import json
@@ -151,7 +152,7 @@ def test_the_action_runs_the_command_that_the_page_explains() -> None:
     action = (GUIDE.parent / "_static" / "scalewise.yml").read_text()
     commands = re.findall(r"^ +(scalewise .*)$", action.replace("\\\n", " "), re.M)
     assert len(commands) == 1
-    words = shlex.split(commands[0].partition(">")[0])[1:] + ["--widths", "32,64,128"]
+    words = [*shlex.split(commands[0].partition(">")[0])[1:], "--widths", "32,64,128"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["status"] == "ok"
