@@ -84,7 +84,18 @@ LESS = {
     "networks=400": "networks=100",
 }
 # What these show is called by quicker pages too, or held by tests of its own room.
-LATER = ("activation", "audit", "base", "convnet", "masks", "sweeps", "training")
+LATER = (
+    "activation",
+    "audit",
+    "base",
+    "contrastive",
+    "convnet",
+    "from_nanochat",
+    "masks",
+    "muon_jax",
+    "sweeps",
+    "training",
+)
 # Of pages whose ensembles are not held against what is printed.
 FEWER = LESS | {"networks=500": "networks=60", "networks=50)": "networks=8)", "seeds=4": "seeds=2"}
 SIZES = pytest.mark.parametrize("less", [FEWER, *thorough({})], ids=["less", "whole"])
