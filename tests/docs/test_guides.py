@@ -95,6 +95,7 @@ LATER = (
     "muon_jax",
     "sweeps",
     "training",
+    "troubleshooting",
 )
 # Of pages whose ensembles are not held against what is printed.
 FEWER = LESS | {"networks=500": "networks=60", "networks=50)": "networks=8)", "seeds=4": "seeds=2"}
