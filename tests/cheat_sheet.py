@@ -12,6 +12,7 @@ import math
 import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -55,7 +56,7 @@ def written(value: Fraction) -> str:
     return str(value).replace("-", "−")
 
 
-def ruled(one: Optimizer, title: str, **more: object) -> Rule:
+def ruled(one: Optimizer, title: str, **more: Any) -> Rule:
     """The powers of one column under one optimizer."""
     role, layer, normed = COLUMNS[title]
     return rule(STRATEGY, role, layer, one.of(role).law, normed=normed, **more)
