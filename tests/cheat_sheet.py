@@ -133,7 +133,7 @@ def multipliers() -> dict[str, Fraction]:
     words, numbers = torch.arange(8).reshape(2, 4), torch.randn(4, 8)
     cases = {
         "tied readout": (Tied, "head", words, []),
-        "logits of growing heads, beside d^−1/2": (Attends, "attention", words, ["attention"]),
+        "logits of growing heads, beside 1/√d": (Attends, "attention", words, ["attention"]),
         "products of two towers": (lambda w: Towers(w, False), "product", numbers, ["product"]),
         "squared distances": (lambda w: Towers(w, True), "distance", numbers, ["distance"]),
     }
@@ -149,12 +149,12 @@ def multipliers() -> dict[str, Fraction]:
 
 def table() -> str:
     """The table as the page shows it."""
-    titles = ["", *COLUMNS, "in blocks: $L$"]
+    titles = ["", *COLUMNS, "in blocks: *L*"]
     inits = [written(power(ruled(OPTIMIZERS["adamw"], title).init)) for title in COLUMNS]
     lines = [
         titles,
         ["---"] * len(titles),
-        ["", *WHAT.values(), "rate, $\\alpha=\\frac12$ · 1"],
+        ["", *WHAT.values(), "rate, α = 1/2 · 1"],
         ["**init**, all", *inits, "−α at the end of a branch"],
         *([f"**{', '.join(names)}**", *cells] for cells, names in rows().items()),
     ]
@@ -164,7 +164,7 @@ def table() -> str:
 def factors() -> str:
     """The multipliers as the page shows them."""
     found = [f"| {name} | {written(p)} |" for name, p in multipliers().items()]
-    return "\n".join(["| in the forward pass | power of $n$ |", "|---|---|", *found])
+    return "\n".join(["| in the forward pass | power of *n* |", "|---|---|", *found])
 
 
 def section() -> str:
