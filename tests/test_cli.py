@@ -12,15 +12,16 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import scalewise.nets
-from scalewise.cli import _options, main
+from scalewise.cli import _words, main
 from scalewise.cli._app import app
-from scalewise.cli._options import EXAMPLES, Trained
+from scalewise.cli._options import Trained
 from scalewise.cli._output import progress
+from scalewise.cli._words import EXAMPLES
 from scalewise.networks import MLP
 
 pytestmark = pytest.mark.optimised
 
-PHRASES = dict(_options._PHRASES)
+PHRASES = dict(_words.PHRASES)
 TINY = ("--depth", "3", "--width", "8", "--output-dim", "2", "--samples", "2")
 
 
@@ -323,7 +324,7 @@ def test_no_refusal_speaks_of_the_program_below(data, monkeypatch):
     np.save("zero.npy", np.zeros((3, 4)))
     plain = {words: refused(*words.split()) for words in WRONG}
     assert {words: told for words, told in plain.items() if PYTHON.search(told)} == {}
-    monkeypatch.setattr(_options, "_PHRASES", {})
+    monkeypatch.setattr(_words, "PHRASES", {})
     raw = " ".join(refused(*words.split()) for words in WRONG)
     unused = [phrase for phrase in PHRASES if not re.search(phrase.replace("`", "(?:`|--)?"), raw)]
     assert unused == []
@@ -336,51 +337,6 @@ def test_every_command_shows_an_example():
         assert example.startswith(f"scalewise {command} ")
         assert f"  {example}\n" in run(command, "--help").stdout
     assert [f"  {one}\n" in run("--help").stdout for one in EXAMPLES.values()].count(True) == 3
-
-
-MODEL = """
-import torch
-
-batch = torch.ones(2, 3) * torch.tensor([[1.0], [-2.0]])
-
-
-def build(width):
-    return torch.nn.Sequential(torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Linear(width, 1))
-
-
-def dead(width):
-    model = build(width)
-    torch.nn.init.constant_(model[0].bias, -99.0)
-    return model
-
-
-def loss(model, batch):
-    return model(batch).square().mean()
-
-
-def optimizer(model):
-    return torch.optim.RMSprop(model.parameters())
-"""
-
-
-def test_signals_reads_a_model_from_a_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "own_model", raising=False)
-    Path("own_model.py").write_text(MODEL)
-    assert "Nothing is wrong" in run("signals", "own_model:build", "--width", "32").stdout
-    words = ("--width", "32", "--loss", "loss", "--optimizer", "own_model:optimizer")
-    found = json.loads(run("signals", "own_model:build", *words, "--json", code=1).stdout)
-    assert [one["mistake"] for one in found["findings"]] == ["no bias correction"]
-    dead = run("signals", "own_model:dead", "--width", "32", "--picture", "p.png", code=1)
-    assert "are dead" in dead.stdout
-    assert Path("p.png").stat().st_size > 1000
-    assert "--width must be given" in refused("signals", "own_model:build")
-    assert "must be module:object" in refused("signals", "own_model", "--width", "8")
-    assert "no module 'other'" in refused("signals", "other:build", "--width", "8")
-    assert "has no 'x', which --batch asks for" in refused(
-        "signals", "own_model:build", "--batch", "x", "--width", "8"
-    )
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,22 @@ of_limits = row("plan/audit/_limits.py", WRONG)
 of_powers = row("plan/audit/_powers.py", POWERS)
 of_breaks = row("plan/audit/_breaks.py", WIDTH)
 of_script = row("torch/_audit.py", POWERS)
+of_records = row(
+    "cli/_records.py", "tests/test_cli_models.py::test_what_was_not_measured_is_not_ok"
+)
 of_trainers = row("torch/_trainers.py", f"{TRAINERS}::test_overrides_say_what_groups_do")
 
 MUTANTS = (
+    of_records(
+        "records: a plan that saw no forward pass is ok",
+        "OK if plan.looked else NOT_MEASURED",
+        "OK",
+    ),
+    of_records(
+        "records: a check that did not see is a finding",
+        "OK if check.ok else NOT_MEASURED if unseen else FINDING",
+        "OK if check.ok else FINDING",
+    ),
     of_limits(
         "audit bottleneck: what is passed on left out",
         "        out.append(Limit(name, Bound.PASSED, passed))\n",

@@ -1,14 +1,17 @@
 """Conformance: every page of the guide runs, and prints what it says it prints.
 
-The code blocks of a page are one program, run in order. A block of text that follows a block of code is
-what that code prints; numbers may differ in the last digits that a machine decides. Sizes that change nothing
-of what is printed are smaller here; the site, and `make test-thorough`, run pages as they stand.
+The code blocks of a page are one program, run in order. A block of Python that begins with the name of a file is
+that file, too, for the commands in blocks of the console. A block of text that follows a block of code is what that
+code prints; numbers may differ in the last digits that a machine decides. Sizes that change nothing of what is
+printed are smaller here; the site, and `make test-thorough`, run pages as they stand.
 """
 
+import json
 import math
 import re
 import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from typer.testing import CliRunner
 
 from grids import thorough
 from scalewise.cli._app import app
-from scalewise.cli._options import EXAMPLES
+from scalewise.cli._words import EXAMPLES
 from scalewise.experiments.catalogue import EXPERIMENTS
 from scalewise.sweeps import _engines
 
@@ -49,8 +52,30 @@ def printed_as_said(example: Example) -> str | None:
     return None if same(example.parsed, printed) else f"This was printed:\n{printed}"
 
 
+def at_the_shell(example: Example) -> None:
+    """Run the commands of a block; ``> name`` keeps what one prints, ``; echo $?`` prints how it left."""
+    for line in re.findall(r"^\$ (.*)$", example.parsed.replace("\\\n", " "), re.M):
+        command, _, asks = line.partition(";")
+        command, _, into = command.partition(">")
+        program, *words = shlex.split(command)
+        assert program == "scalewise", line
+        done = CliRunner().invoke(app, words)
+        if into:
+            Path(into.strip()).write_text(done.stdout)
+        print(done.stderr if into else done.output)
+        assert asks or done.exit_code == 0, f"{line}: {done.output}"
+        if asks:
+            print(done.exit_code)
+
+
 README = Path(__file__).resolve().parents[2] / "README.md"
-SYBIL = Sybil([PythonCodeBlockParser(), CodeBlockParser("text", printed_as_said)])
+SYBIL = Sybil(
+    [
+        PythonCodeBlockParser(),
+        CodeBlockParser("text", printed_as_said),
+        CodeBlockParser("console", at_the_shell),
+    ]
+)
 # The widest network costs as much as all others, and decides no verdict; nor do three networks of four.
 LESS = {
     "[64, 128, 256, 512]": "[64, 128, 256]",
@@ -59,7 +84,19 @@ LESS = {
     "networks=400": "networks=100",
 }
 # What these show is called by quicker pages too, or held by tests of its own room.
-LATER = ("activation", "audit", "base", "convnet", "masks", "sweeps", "training")
+LATER = (
+    "activation",
+    "audit",
+    "base",
+    "contrastive",
+    "convnet",
+    "from_nanochat",
+    "masks",
+    "muon_jax",
+    "sweeps",
+    "training",
+    "troubleshooting",
+)
 # Of pages whose ensembles are not held against what is printed.
 FEWER = LESS | {"networks=500": "networks=60", "networks=50)": "networks=8)", "seeds=4": "seeds=2"}
 SIZES = pytest.mark.parametrize("less", [FEWER, *thorough({})], ids=["less", "whole"])
@@ -69,6 +106,7 @@ SIZES = pytest.mark.parametrize("less", [FEWER, *thorough({})], ids=["less", "wh
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder of its own, and in this process: others would import and compile everything again."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(_engines, "_pays", lambda *_: False)
 
 
@@ -77,6 +115,8 @@ def parsed(page: Path, less: dict[str, str]) -> Document:
     for said, done in less.items():
         text = text.replace(said, done)
     Path(page.name).write_text(text)
+    for name, code in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", text, re.M | re.S):
+        Path(name).write_text(code)
     return SYBIL.parse(Path(page.name))
 
 
@@ -117,6 +157,17 @@ def test_page_runs_and_prints_what_it_says(
         if example.region.evaluator is not printed_as_said:
             capsys.readouterr()
         example.evaluate()
+
+
+def test_the_action_runs_the_command_that_the_page_explains() -> None:
+    parsed(GUIDE / "shell.md", {})
+    action = (GUIDE.parent / "_static" / "scalewise.yml").read_text()
+    commands = re.findall(r"^ +(scalewise .*)$", action.replace("\\\n", " "), re.M)
+    assert len(commands) == 1
+    words = [*shlex.split(commands[0].partition(">")[0])[1:], "--widths", "32,64,128"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["status"] == "ok"
 
 
 @pytest.mark.filterwarnings("default")

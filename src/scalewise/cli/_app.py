@@ -2,67 +2,32 @@
 
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from functools import wraps
-from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from scalewise._version import __version__
+from scalewise.cli import _models
 from scalewise.cli import _options as opt
 from scalewise.cli import _output as tell
+from scalewise.cli import _words as words
+from scalewise.cli._polite import polite
 
 app = typer.Typer(
     name="scalewise",
     help="Predict, before training, what a network of width n and depth L will do; check it.",
-    epilog=opt.examples(),
+    epilog=words.examples(),
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
-def polite(command: Callable[..., None]) -> Callable[..., None]:
-    """Take groups of options apart; turn bad input into a sentence and exit code 2, an interruption into 130."""
-    own = signature(command).parameters.values()
-    groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
-    options = [
-        option.replace(kind=option.KEYWORD_ONLY)
-        for p in own
-        for option in (signature(groups[p.name]).parameters.values() if p.name in groups else [p])
-    ]
-
-    @wraps(command)
-    def wrapper(**given: Any) -> None:
-        try:
-            parts = {
-                name: group(**{f.name: given.pop(f.name) for f in fields(group)})
-                for name, group in groups.items()
-            }
-            command(**parts, **given)
-        except KeyboardInterrupt:
-            tell.complain("Interrupted; run the same command again to start over.")
-            raise typer.Exit(tell.INTERRUPTED) from None
-        except (ValueError, ImportError, OSError) as error:
-            sentence = opt.as_options(str(error), {option.name for option in options})
-            if isinstance(error, OSError) and error.strerror and error.filename:  # of the system
-                sentence = f"{str(error.filename)!r} cannot be used: {error.strerror.lower()}."
-            tell.complain(sentence)
-            raise typer.Exit(tell.BAD_INPUT) from None
-
-    taken: Any = wrapper
-    taken.__signature__ = Signature(options)
-    taken.__annotations__ = {option.name: option.annotation for option in options}
-    return wrapper
-
-
 def main() -> None:
     """Entry point of the command ``scalewise``."""
     try:
-        words = sys.argv[1:] or ["--help"]
-        code = app(args=words, prog_name="scalewise", standalone_mode=False)
+        given = sys.argv[1:] or ["--help"]
+        code = app(args=given, prog_name="scalewise", standalone_mode=False)
     except KeyboardInterrupt:
         tell.complain("Interrupted.")
         sys.exit(tell.INTERRUPTED)
@@ -85,7 +50,7 @@ def root(
         typer.echo(f"scalewise {__version__}")
 
 
-@app.command(short_help="Predict, measure, compare; write a page.", epilog=opt.examples("report"))
+@app.command(short_help="Predict, measure, compare; write a page.", epilog=words.examples("report"))
 @polite
 def report(
     setting: opt.Setting,
@@ -109,7 +74,7 @@ def report(
 
     ensemble.check()
     if out.exists() and not out.is_dir():
-        raise opt.Refusal(f"--out is the folder of the report, but {str(out)!r} is a file.")
+        raise words.Refusal(f"--out is the folder of the report, but {str(out)!r} is a file.")
     store = out / "ensemble-run.zarr"
     if force:
         shutil.rmtree(store, ignore_errors=True)
@@ -121,9 +86,9 @@ def report(
         measured = ensemble.run(net, x, setting.names(), store=store, progress=bars)
         other = None if images is None else ensemble.of_images(*images, progress=bars)
     outcome = compare(theory, measured, tolerance=ensemble.tolerance)
-    words = opt.command_line("report", setting, ensemble)
+    line = words.command_line("report", setting, ensemble)
     run = {
-        "command": words if image is None else f"{words} --image {image}",
+        "command": line if image is None else f"{line} --image {image}",
         "data": setting.data,
         "samples": setting.samples,
         "data_seed": setting.data_seed,
@@ -141,7 +106,7 @@ def report(
         tell.leave(other.comparison)
 
 
-@app.command(short_help="Predict what a network does.", epilog=opt.examples("predict"))
+@app.command(short_help="Predict what a network does.", epilog=words.examples("predict"))
 @polite
 def predict(setting: opt.Setting, result: opt.Result) -> None:
     """Predict what a network does, layer by layer; no network is drawn."""
@@ -155,7 +120,7 @@ def predict(setting: opt.Setting, result: opt.Result) -> None:
     tell.hand_over(theory, result.out, result.as_json, str(net))
 
 
-@app.command(short_help="Measure an ensemble of real networks.", epilog=opt.examples("measure"))
+@app.command(short_help="Measure an ensemble of real networks.", epilog=words.examples("measure"))
 @polite
 def measure(
     setting: opt.Setting,
@@ -191,7 +156,8 @@ def measure(
 
 
 @app.command(
-    short_help="Predict what training will give; train; write a page.", epilog=opt.examples("train")
+    short_help="Predict what training will give; train; write a page.",
+    epilog=words.examples("train"),
 )
 @polite
 def train(
@@ -209,7 +175,7 @@ def train(
     net = learning.network(task)
     sizes = trained.sizes(net)
     told = {
-        "command": opt.command_line("train", learning, trained),
+        "command": words.command_line("train", learning, trained),
         "data": learning.data,
         "data_seed": learning.data_seed,
     }
@@ -236,7 +202,7 @@ def train(
         tell.leave(learned.comparison)
 
 
-@app.command(short_help="Find the critical initialisation.", epilog=opt.examples("criticality"))
+@app.command(short_help="Find the critical initialisation.", epilog=words.examples("criticality"))
 @polite
 def criticality(
     activation: Annotated[
@@ -262,49 +228,7 @@ def criticality(
         typer.echo(str(record))
 
 
-@app.command(short_help="Examine a PyTorch model before training.", epilog=opt.examples("signals"))
-@polite
-def signals(
-    build: Annotated[
-        str,
-        typer.Argument(help="module:object, a model or a function of the width that builds it."),
-    ],
-    batch: Annotated[
-        str, typer.Option(help="What the model is called with, or a function that returns it.")
-    ] = "batch",
-    width: Annotated[int | None, typer.Option(help="The width that the function is given.")] = None,
-    loss: Annotated[str | None, typer.Option(help="A function of the model and the batch.")] = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="A function of the model that returns its optimizer.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Draws of the model.")] = 3,
-    picture: Annotated[Path | None, typer.Option(help="Save a picture, name.png or .svg.")] = None,
-    as_json: opt.Json = False,
-) -> None:
-    """Say where signals and gradients of a model die, explode or become alike; exit 1 if something is wrong."""
-    from scalewise.cli._model import named
-    from scalewise.torch import signals as examine
-
-    own = named(build, "the model")
-    place = build.rpartition(":")[0]
-    given = named(batch, "--batch", place)
-    how = {
-        name: named(text, f"--{name}", place)
-        for name, text in (("loss", loss), ("optimizer", optimizer))
-        if text is not None
-    }
-    found = examine(own, given() if callable(given) else given, width=width, seeds=seeds, **how)
-    if picture is not None:
-        found.plot().savefig(picture)
-    if as_json:
-        tell.print_json(found.to_dict())
-    else:
-        typer.echo(str(found))
-    if not found.ok:
-        raise typer.Exit(tell.DISAGREE)
-
-
-@app.command(short_help="Write a page with sliders.", epilog=opt.examples("explore"))
+@app.command(short_help="Write a page with sliders.", epilog=words.examples("explore"))
 @polite
 def explore(
     out: Annotated[Path, typer.Option(help="The page.")] = Path("explorer.html"),
@@ -319,3 +243,13 @@ def explore(
     with tell.progress() as bars:
         page = write_explorer(out, chosen, progress=bars)
     typer.echo(page)
+
+
+_OF_MODELS = {
+    _models.signals: "Examine a PyTorch model before training.",
+    _models.audit: "Say what a training script does at great width.",
+    _models.plan: "Plan initialisation and rates of a model.",
+    _models.verify: "Check a plan on real networks.",
+}
+for _command, _short in _OF_MODELS.items():
+    app.command(short_help=_short, epilog=words.examples(_command.__name__))(_command)

@@ -1,17 +1,16 @@
-"""The options of the commands, each told once, and what their texts mean."""
+"""The options of the commands, each told once, and what they ask for."""
 
 import math
-import re
-import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scalewise.cli._output import INTERRUPTED, complain
+from scalewise.cli._words import Refusal, numbers, one_or_many
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,64 +20,8 @@ if TYPE_CHECKING:
     from scalewise.tasks import Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-# Arguments that are options of another name, in commands that have no option of theirs.
-_CALLED = {"source": "data", "x": "data", "networks": "ensemble"}
-# What a program may do and a command line cannot, and what to say instead.
-_PHRASES = {
-    r", or leave `samples` out to take all": "",
-    r" or None(?=;)": "",
-    r", or an array of shape \(samples, features\)": "",
-    r", for example with x\.reshape\(len\(x\), -1\)": "",
-    r" For your own, pass a JAX-traceable callable\.": "",
-    r"`load_(?:inputs|task)\('(\w+)'\)`": r"--data \1",
-    r"critical hyperparameters: net\.at_criticality\(\)": "the critical ones: leave --C-b and --C-W out",
-    r"Set C_b and C_W yourself": "Give --C-b and --C-W",
-    r"set C_b > 0 in the first layer": "give a --C-b above 0",
-    r"Pass (\w+)=\[\.\.\.\] with": r"Give --\1,",
-    r"\[([\d., ]+)\]": lambda found: found[1].replace(", ", ","),
-}
-# By command, as its help shows them.
-EXAMPLES = {
-    "criticality": "scalewise criticality gelu",
-    "predict": "scalewise predict --activation gelu --depth 8 --width 256 --samples 4",
-    "measure": "scalewise measure --activation relu --depth 4 --width 64 --networks 500 --compare",
-    "report": "scalewise report --activation tanh --depth 16 --width 128 --out report",
-    "train": "scalewise train --data digits:3,8 --width 64 --ensemble 200 --out training",
-    "signals": "scalewise signals model:build --width 64",
-    "explore": "scalewise explore --activations tanh,gelu,relu --out explorer.html",
-}
 _NARROWEST = 8
 _IMAGES = 200  # convolutional networks that are drawn for a report, at most
-_SHOWN = ("criticality", "report", "train")  # in the help of the whole
-
-
-def examples(*commands: str) -> str:
-    """The examples of some commands as the end of a help text, each on a line of its own."""
-    lines = [EXAMPLES[name] for name in commands or _SHOWN]
-    return "\n".join(["\b", f"Example{'s' * (len(lines) > 1)}:", *(f"  {one}" for one in lines)])
-
-
-class Refusal(ValueError):
-    """Bad input that the command line itself finds."""
-
-
-def as_options(sentence: str, names: Collection[str]) -> str:
-    """A sentence of the library about its arguments, in the words of somebody who gave options.
-
-    Args:
-        sentence: Names arguments in backticks, such as ```train``` or ```MLP.width```.
-        names: Parameters of the command; others keep their backticks.
-    """
-
-    def option(found: re.Match[str]) -> str:
-        name = found[1] if found[1].lower() in names else _CALLED.get(found[1], found[1])
-        return f"--{name.replace('_', '-')}" if name.lower() in names else found[0]
-
-    for phrase, instead in _PHRASES.items():
-        sentence = re.sub(phrase, instead, sentence)
-    if "observables" not in names:  # which nobody has asked for
-        sentence = re.sub(r" Leave [^.]*`observables`\.", "", sentence)
-    return re.sub(r"`(?:\w+\.)?(\w+)`", option, sentence)
 
 
 @contextmanager
@@ -136,15 +79,15 @@ class Shape:
         """The network between so many inputs and outputs: critical where the variances are left out."""
         from scalewise.networks import MLP
 
-        shape = self.depth, _one_or_many(_numbers("--width", self.width, int)), self.activation
+        shape = self.depth, one_or_many(numbers("--width", self.width, int)), self.activation
         rest: dict[str, Any] = {
             "input_dim": input_dim,
             "output_dim": output_dim,
-            "lambda_b": _one_or_many(_numbers("--lambda-b", self.lambda_b)),
-            "lambda_W": _one_or_many(_numbers("--lambda-W", self.lambda_w)),
+            "lambda_b": one_or_many(numbers("--lambda-b", self.lambda_b)),
+            "lambda_W": one_or_many(numbers("--lambda-W", self.lambda_w)),
         }
         given: dict[str, Any] = {
-            key: _one_or_many(_numbers(option, text))
+            key: one_or_many(numbers(option, text))
             for key, option, text in (("C_b", "--C-b", self.c_b), ("C_W", "--C-W", self.c_w))
             if text is not None
         }
@@ -275,7 +218,7 @@ class Ensemble(Verdict):
                 x,
                 networks=self.networks,
                 seed=self.seed,
-                widths=None if self.widths is None else _numbers("--widths", self.widths, int),
+                widths=None if self.widths is None else numbers("--widths", self.widths, int),
                 observables=names,
                 store=store,
                 progress=lambda done, total: progress("measure", done, total),
@@ -377,7 +320,7 @@ class Trained(Verdict):
         own = set(net.hidden_widths)
         if self.ensemble < 0:
             raise Refusal(f"--ensemble is a number of networks, 0 or more; got {self.ensemble}.")
-        more = [] if self.widths is None else _numbers("--widths", self.widths, int)
+        more = [] if self.widths is None else numbers("--widths", self.widths, int)
         if more and len(own) > 1:
             raise Refusal("--widths needs a network of one hidden width: give --width one number.")
         return sorted({net.widths[-2], *more})
@@ -401,37 +344,11 @@ class Result:
             raise Refusal(f"{str(self.out)!r} already exists; give another --out, or --force.")
 
 
-def command_line(command: str, *groups: Any) -> str:
-    """The command line that makes this run, with every choice written out."""
-    words = ["scalewise", command]
-    for group in groups:
-        for field in fields(group):
-            own = get_args(field.type)[1].default  # the name, where it is not made of the field's
-            name = own if isinstance(own, str) else f"--{field.name.replace('_', '-')}"
-            value = getattr(group, field.name)
-            words += [] if value is None else [name, str(value)]
-    return shlex.join(words)
-
-
 def image_shape(text: str) -> tuple[int, ...]:
     """Positions along each axis, then channels."""
-    shape = tuple(_numbers("--image", text, int))
+    shape = tuple(numbers("--image", text, int))
     if len(shape) < 2 or min(shape) < 1:
         raise Refusal(
             f"--image takes positions along each axis and then channels, such as 8,8,1; got {text!r}."
         )
     return shape
-
-
-def _numbers(option: str, text: str, kind: type[int] | type[float] = float) -> list[Any]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        one = "whole number" if kind is int else "number"
-        raise Refusal(
-            f"{option} takes a {one}, or {one}s with commas between them; got {text!r}."
-        ) from None
-
-
-def _one_or_many(values: list[Any]) -> Any:
-    return values[0] if len(values) == 1 else values

@@ -93,6 +93,17 @@ def leave(outcome: "Comparison") -> None:
         complain(outcome.reason)
 
 
+def verdict(record: dict[str, Any], words: str, *, as_json: bool) -> None:
+    """Print what was found, as JSON or in words, and leave with 1 unless all is well."""
+    if as_json:
+        print_json(record)
+    else:
+        typer.echo(words)
+    if record["status"] != "ok":
+        complain(f"{record['status'].capitalize()}: {record['sentence']}")
+        raise typer.Exit(DISAGREE)
+
+
 def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps(value, indent=2, default=_for_json, allow_nan=False))
 
