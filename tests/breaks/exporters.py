@@ -14,6 +14,9 @@ SAID = f"{HERE}::test_what_cannot_be_carried_is_said_or_refused"
 patterns = row("plan/_exported.py", PATTERNS)
 exporters = row("torch/_exporters.py", ADAM)
 nano = row("torch/_nano.py", MODDED)
+IN_JAX = "tests/jax/test_exported.py"
+MATRICES = f"{IN_JAX}::test_muon_of_optax_takes_what_the_plan_gives_it"
+in_jax = row("jax/_exported.py", f"{IN_JAX}::test_partition_trains_as_the_wrapped_optimiser")
 joined = row("torch/_joined.py", f"{TRAINERS}::test_muon_and_adamw_as_one_optimizer")
 
 MUTANTS = (
@@ -75,6 +78,23 @@ MUTANTS = (
         "modded-nanogpt: the decay of AdamW",
         "also = plan.table.adjusted(t) if muon else f.lr",
         "also = plan.table.adjusted(t) if muon else 1.0",
+    ),
+    in_jax(
+        "jax partition: a weight decay that is not scaled",
+        '("weight_decay", g.weight_decay))',
+        '("weight_decay", given.get("weight_decay")))',
+    ),
+    in_jax(
+        "jax partition: settings of the other optimiser",
+        "own |= dict.fromkeys(seconds, rest)",
+        "own |= dict.fromkeys(seconds, settings)",
+        MATRICES,
+    ),
+    in_jax(
+        "jax dimensions of Muon: every array",
+        '.optimizer == "muon"\n        return',
+        ".optimizer\n        return",
+        MATRICES,
     ),
     joined(
         "joined optimizers: loaded for one alone",
