@@ -6,7 +6,6 @@ HERE = "tests/torch/test_exporters.py"
 TRAINERS = "tests/torch/test_trainers.py"
 ADAM = f"{HERE}::test_torchtitan_and_megatron_train_by_adam_as_planned"
 MUON = f"{HERE}::test_muon_beside_adam_as_planned"
-NANO = f"{HERE}::test_nanochat_and_the_package_train_as_planned"
 MODDED = f"{HERE}::test_modded_nanogpt_trains_as_planned"
 PATTERNS = f"{HERE}::test_patterns_fit_their_own_tensors_and_no_others"
 SAID = f"{HERE}::test_what_cannot_be_carried_is_said_or_refused"
@@ -72,7 +71,7 @@ MUTANTS = (
         "nanochat: the decay of another library",
         'decay = g["weight_decay"] / own',
         'decay = g["weight_decay"]',
-        MODDED.replace("modded_nanogpt_trains", "nanochat_counts_the_factor_in_its_decay"),
+        f"{HERE}::test_nanochat_counts_the_factor_in_its_decay",
     ),
     nano(
         "modded-nanogpt: the decay of AdamW",
