@@ -77,7 +77,7 @@ def to_partition(
     import optax
 
     table = plan.table
-    settings = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
+    settings: dict[str, Any] = {"lr": lr, "eps": eps, "weight_decay": weight_decay} | others
     own = dict.fromkeys(table.laws, settings)
     if len(table.laws) > 1:
         seconds = [name for name in table.laws if name != table.optimizer]
@@ -97,8 +97,8 @@ def to_partition(
     for name, law in table.laws.items():
         mine = [t.name for t in table.tensors if t.optimizer == name]
         given = _complete(name, law, makers[name], own[name])
-        eps, decay = (given.get(k, 1.0) for k in ("eps", "weight_decay"))
-        for g in groups(table, mine, eps=eps, weight_decay=decay):
+        sizes: dict[str, Any] = {k: given.get(k, 1.0) for k in ("eps", "weight_decay")}
+        for g in groups(table, mine, **sizes):
             label = f"{name}: {g.name}"
             transforms[label] = makers[name](**_scaled(table, g, given))
             labels |= dict.fromkeys(g.tensors, label)
@@ -138,9 +138,14 @@ def _complete(
 
 
 def _scaled(table: Plan, g: SettingsGroup, given: Mapping[str, Any]) -> dict[str, Any]:
-    rate = given["learning_rate"]
+    rate: Any = given["learning_rate"]
     out = dict(given)
-    out["learning_rate"] = (lambda step: g.lr * rate(step)) if callable(rate) else g.lr * rate
+
+    def scheduled(step: Any) -> Any:
+        now: Any = rate(step)
+        return g.lr * now
+
+    out["learning_rate"] = scheduled if callable(rate) else g.lr * rate
     out |= {k: v for k, v in (("eps", g.eps), ("weight_decay", g.weight_decay)) if k in given}
     factors = {1: g.beta1, 2: g.beta2}
     for key in _MOMENTS.keys() & given.keys():
