@@ -1,9 +1,8 @@
-"""Breaks of what `audit` fits, names and extrapolates, and of what is handed to trainers."""
+"""Breaks of what `audit` fits, names and extrapolates."""
 
 from breaks import row
 
 REAL = "tests/torch/test_audit.py"
-TRAINERS = "tests/torch/test_trainers.py"
 WRONG, NAMED = (
     f"{REAL}::test_one_wrong_tensor_is_named",
     f"{REAL}::test_every_parametrisation_is_named",
@@ -19,7 +18,6 @@ of_script = row("torch/_audit.py", POWERS)
 of_records = row(
     "cli/_records.py", "tests/test_cli_models.py::test_what_was_not_measured_is_not_ok"
 )
-of_trainers = row("torch/_trainers.py", f"{TRAINERS}::test_overrides_say_what_groups_do")
 
 MUTANTS = (
     of_records(
@@ -94,16 +92,6 @@ MUTANTS = (
         "            rates |= dict.fromkeys(mine, float(rate))\n",
         "            rates |= dict.fromkeys(mine, 1.0)\n",
         f"{REAL}::test_refusals",
-    ),
-    of_trainers(
-        "overrides: a least rate that is not scaled",
-        '{"min_lr": min_lr * f.lr}',
-        '{"min_lr": min_lr}',
-    ),
-    of_trainers(
-        "overrides: one pattern for what differs",
-        "out[name] = label if alike else name",
-        "out[name] = label",
     ),
     row("jax/_audit.py", IN_JAX)(
         "jax audit: weight decay counted as a step",

@@ -314,7 +314,7 @@ MUTANTS = (
     ),
     row("plan/_settings.py", TABLE)(
         "plan groups: decay not told apart",
-        "f.lr, eps * f.eps, decay, f.beta1",
+        "f.lr, eps * f.eps, weight_decay * f.weight_decay, f.beta1",
         "f.eps, f.eps, f.eps, f.beta1",
     ),
     row("plan/_predicted.py", TABLE)(

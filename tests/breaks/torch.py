@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     row("torch/_groups.py", MUON)(
         "muon: PyTorch's own factor",
-        '{"adjust_lr_fn": adjust} if',
+        '{"adjust_lr_fn": known_to_torch(adjust) or adjust} if',
         '{"adjust_lr_fn": "original"} if',
     ),
     row("torch/_law.py", MUON)(

@@ -121,7 +121,8 @@ def test_every_adjustment_gives_the_same_trajectory_at_the_target() -> None:
 def test_names_of_one_factor() -> None:
     shapes = [(3, 5), (5, 3), (4, 4), (1, 9)]
     said = {"shape_scaling": "original", "moonlight": "match_rms_adamw",
-            "consistent_rms": "match_rms_adamw", "unit_rms_norm": "spectral_norm"}  # fmt: skip
+            "consistent_rms": "match_rms_adamw", "unit_rms_norm": "spectral_norm",
+            "spectral_unclamped": "spectral_norm"}  # fmt: skip
     for name, same in (said | {n: n for n in FACTORS}).items():
         for shape in shapes:
             assert ADJUSTMENTS[name](*shape) == pytest.approx(FACTORS[same](*shape)), name

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import torch.multiprocessing
 
 import scalewise as sw
 from scalewise.plan import PlanError
-from torch_models import Transformer, mlp, planned
+from torch_models import Transformer, batch, entries, mlp, planned, same
 from two_processes import work
 
 
@@ -58,35 +58,72 @@ def test_what_is_not_decayed() -> None:
     assert len(decayed) == len(plan.table.tensors) - len(flat)
 
 
-def test_overrides_say_what_groups_do() -> None:
-    """Every tensor fits one pattern, whose settings are those of its group; of a sequence each has its name."""
-    for build, options in (
-        (mlp, {}),
-        (lambda width: Transformer(width, 3), {}),
-    ):
-        plan = planned(build, optimizer="adamw", **options)
-        found = sw.torch.overrides(plan, lr=0.01, eps=1e-6, weight_decay=0.1, min_lr=0.001)
-        json.dumps(found)
-        model = build(64)
-        groups = plan.param_groups(model, lr=0.01, eps=1e-6, weight_decay=0.1)
-        of = {id(p): g for g in groups for p in g["params"]}
-        for name, p in model.named_parameters():
-            (own,) = [s for label, s in found.items() if fnmatchcase(name, label)]
-            for key in ("lr", "eps", "weight_decay"):
-                assert own[key] == pytest.approx(of[id(p)][key]), (name, key)
-            assert own["max_lr"] == own["lr"] == pytest.approx(10 * own["min_lr"])
-            assert own["wd_mult"] * 0.1 == pytest.approx(own["weight_decay"])
-    assert "0.weight" in sw.torch.overrides(planned(), lr=0.01)
-    assert "eps" not in sw.torch.overrides(planned(), lr=0.01)["0.weight"]
+def decoder(width: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, width), torch.nn.Tanh(), torch.nn.Linear(width, width),
+        torch.nn.Tanh(), torch.nn.Linear(width, 10),
+    )  # fmt: skip
+
+
+def steps(model: torch.nn.Module, optimizers: list[torch.optim.Optimizer], number: int) -> None:
+    x, y = batch()
+    for _ in range(number):
+        for one in optimizers:
+            one.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        for one in optimizers:
+            one.step()
+
+
+def test_muon_and_adamw_as_one_optimizer() -> None:
+    """One optimizer with a schedule, saved and loaded half way, trains as two in a loop of one's own."""
+    plan = planned(decoder, optimizer="muon", adjust="match_rms_adamw")
+    settings = {"lr": 0.02, "weight_decay": 0.1, "rest": {"lr": 3e-3, "betas": (0.8, 0.9)}}
+    torch.manual_seed(0)
+    first = plan.init_(decoder(64))
+    second = copy.deepcopy(first)
+    made = sw.torch.optimizer_for(plan, first, **settings)
+    muon, adamw = plan.param_groups(second, **settings)
+    two = [torch.optim.Muon(muon), torch.optim.AdamW(adamw)]
+    schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: 1 / (1 + step))
+    plan.check_schedule(made, schedule, steps=5)
+    for step in range(4):
+        for group in (g for o in two for g in o.param_groups):
+            group["lr"] = group["base_lr"] * group["lr_factor"] / (1 + step)
+        steps(second, two, 1)
+        steps(first, [made], 1)
+        schedule.step()
+        if step == 1:
+            kept = copy.deepcopy(made.state_dict())
+            made = sw.torch.optimizer_for(plan, first, **settings)
+            made.load_state_dict(kept)
+            schedule.optimizer = made
+    assert same(entries(first), entries(second))
+    assert len(made.state) == len(plan.table.tensors)
+    loss = made.step(lambda: torch.tensor(3.0))
+    assert loss == 3
+    twin = copy.deepcopy(made)
+    assert twin.parts[0].param_groups[0] is twin.param_groups[0]
+    with pytest.raises(PlanError, match=r"changes the ratios between groups"):
+        plan.check_schedule(
+            made, torch.optim.lr_scheduler.OneCycleLR(made, 0.1, 10, cycle_momentum=False)
+        )
 
 
 def test_refusals() -> None:
     muon = planned(lambda width: mlp(width, 4), optimizer="muon")
     cases = [
-        (lambda: sw.torch.optimizer_for(muon, mlp(64, 4), lr=1), "'muon' and 'adamw', and a trainer"),
+        (lambda: sw.torch.optimizer_for(muon, mlp(64, 4), lr=1), "matrices to 'muon' and the rest to 'adamw'"),
+        (
+            lambda: sw.torch.optimizer_for(
+                planned(lambda width: mlp(width, 4), optimizer="muon", adjust="spectral"), mlp(64, 4), lr=1,
+                rest={"lr": 1},
+            ),
+            "Muon has no factor 'spectral'",
+        ),
         (lambda: sw.torch.optimizer_for(planned(optimizer="lion"), mlp(64), lr=1), "no optimizer 'lion'"),
         (lambda: sw.torch.trainer_optimizer(planned(), weight_decay=0.1), "`lr` is the learning rate"),
-        (lambda: sw.torch.overrides("plan", lr=1.0), "`plan` must be a plan for PyTorch"),  # pyright: ignore
+        (lambda: sw.torch.to_megatron("plan", lr=1.0), "`plan` must be a plan for PyTorch"),  # pyright: ignore
         (
             lambda: sw.torch.undecayed(
                 planned(lambda width: torch.nn.Sequential(

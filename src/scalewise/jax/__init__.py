@@ -6,6 +6,8 @@ require("jax", for_="`scalewise.jax`", extra="jax")
 
 from scalewise.jax._audit import audit as audit
 from scalewise.jax._curvature import curvature as curvature
+from scalewise.jax._exported import muon_dimensions as muon_dimensions
+from scalewise.jax._exported import to_partition as to_partition
 from scalewise.jax._plan import JaxPlan as JaxPlan
 from scalewise.jax._plan import load as load
 from scalewise.jax._plan import plan as plan

@@ -26,7 +26,7 @@ def factor_tree(table: Plan, tree: Any, setting: str) -> Any:
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: (
             getattr(table.factors(resolved(table, dotted(path))), setting)
-            if _trained(leaf)
+            if is_trained(leaf)
             else 1.0
         ),
         tree,
@@ -108,7 +108,7 @@ def _scaled(table: Plan, tree: Any, factor: Callable[[str], float], like: Any = 
     before.
     """
     before = jax.tree_util.tree_leaves_with_path(tree if like is None else like)
-    trained = {dotted(path) for path, leaf in before if _trained(leaf)}
+    trained = {dotted(path) for path, leaf in before if is_trained(leaf)}
 
     def one(path: tuple[Any, ...], leaf: Any) -> Any:
         if dotted(path) not in trained:
@@ -120,7 +120,8 @@ def _scaled(table: Plan, tree: Any, factor: Callable[[str], float], like: Any = 
     return jax.tree_util.tree_map_with_path(one, tree)
 
 
-def _trained(leaf: Any) -> bool:
+def is_trained(leaf: Any) -> bool:
+    """Whether a leaf is an array, or its gradient, that an optimiser moves."""
     kind = getattr(leaf, "dtype", type(leaf))
     return kind in (float, complex) or (
         hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)

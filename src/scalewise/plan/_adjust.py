@@ -51,6 +51,7 @@ ADJUSTMENTS: Mapping[str, Callable[[int, int], float]] = MappingProxyType(
         "consistent_rms": _rms,  # optax.contrib.muon(consistent_rms=0.2)
         "spectral": _largest,  # Megatron and Emerging-Optimizers
         "spectral_norm": _ratio,  # dion
+        "spectral_unclamped": _ratio,  # torchtitan's DistMuon
         "unit_rms_norm": _ratio,  # Emerging-Optimizers
     }
 )

@@ -53,14 +53,15 @@ def groups(
     Raises:
         PlanError: If the plan has no tensor of that name.
     """
-    members: dict[tuple[str, float, float, float, float, float], list[str]] = {}
+    members: dict[tuple[str, ...], tuple[tuple[float, ...], list[str]]] = {}
     for name in names:
         f = plan.factors(name)
-        trains, decay = plan[name].optimizer, weight_decay * f.weight_decay
-        settings = (trains, f.lr, eps * f.eps, decay, f.beta1, f.beta2)
-        members.setdefault(settings, []).append(name)
+        settings = (f.lr, eps * f.eps, weight_decay * f.weight_decay, f.beta1, f.beta2)
+        # Roots of different sides round differently, and a group for a rounding is one too many.
+        key = (plan[name].optimizer, *(f"{x:.13g}" for x in settings))
+        members.setdefault(key, (settings, []))[1].append(name)
     out: list[SettingsGroup] = []
-    for (optimizer, lr, epsilon, decay, *betas), mine in members.items():
+    for (optimizer, *_), ((lr, epsilon, decay, *betas), mine) in members.items():
         roles = {plan[n].role for n in mine}
         name = "+".join(r for r in Role if r in roles)
         taken = sum(g.name.split("#")[0] == name for g in out)

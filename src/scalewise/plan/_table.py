@@ -242,7 +242,7 @@ class Plan:
             rule.init, rule.lr, rule.eps, rule.weight_decay, rule.beta1, rule.beta2,
         )  # fmt: skip
         init, lr, eps, decay, *betas = (p.factor(ratios) for p in powers)
-        own = self._adjusted(tensor)
+        own = self.adjusted(tensor)
         # What shrinks by the learning rate itself does not know of the factor.
         coupled = self.decay is not None and DECAYS[self.decay].coupled
         shrinks = own if tensor.law.decay is None and not coupled else 1.0
@@ -271,8 +271,8 @@ class Plan:
             )
         return out
 
-    def _adjusted(self, tensor: TensorPlan) -> float:
-        """Target over base of what the library multiplies the steps of a tensor by."""
+    def adjusted(self, tensor: TensorPlan) -> float:
+        """Target over base of what the library multiplies the steps of a `tensor` by."""
         if self.adjust == "none" or tensor.optimizer != self.optimizer:
             return 1.0
         factor, (one, two) = ADJUSTMENTS[self.adjust], tensor.blocks

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Law, Plan, PlanError, SettingsGroup, groups
+from scalewise.plan._adjust import ADJUSTMENTS
 from scalewise.plan._laws import Optimizer, known_optimizer
 from scalewise.plan._names import bare, matching
 from scalewise.torch._check import of_the_plan
@@ -62,8 +63,54 @@ def parameter_groups(
         raise PlanError(
             "Every parameter of the model is frozen (requires_grad=False), so there is nothing to train."
         )
-    once = {id(p): n for n, p in reversed(named.items())}
+    out = _sorted(
+        plan, {n: p.dtype for n, p in named.items()}, model, groups, (defaults, rest), named
+    )
+    for group in (g for found in out.values() for g in found):
+        group["params"] = [named[n] for n in group["params"]]
+    return out[plan.optimizer] if len(out) == 1 else tuple(out.values())
+
+
+def groups_of_names(
+    plan: Plan,
+    model: nn.Module | None,
+    groups: Iterable[Mapping[str, Any]],
+    defaults: Mapping[str, Any],
+    rest: Mapping[str, Any] | None = None,
+) -> dict[str, Groups]:
+    """The same groups by optimizer, with the plan's names of parameters in place of them.
+
+    Args:
+        plan: The plan.
+        model: Its model, whose frozen parameters are left out; ``None`` if nothing is frozen.
+        groups: The user's own groups.
+        defaults: Settings of all others.
+        rest: Settings of what a second optimizer trains.
+
+    Raises:
+        PlanError: For any reason of `parameter_groups`.
+    """
+    if model is None:
+        types = {t.name: torch.float32 for t in plan.tensors}
+        return _sorted(plan, types, None, groups, (defaults, rest), {})
+    named = {n: p for n, p in of_the_plan(plan, model).items() if p.requires_grad}
+    types = {n: p.dtype for n, p in named.items()}
+    return _sorted(plan, types, model, groups, (defaults, rest), named)
+
+
+def _sorted(
+    plan: Plan,
+    types: Mapping[str, torch.dtype],
+    model: nn.Module | None,
+    groups: Iterable[Mapping[str, Any]],
+    settings: tuple[Mapping[str, Any], Mapping[str, Any] | None],
+    named: Mapping[str, nn.Parameter],
+) -> dict[str, Groups]:
+    """Groups of names, by optimizer."""
+    once: dict[int, str] = {id(p): n for n, p in reversed([*named.items()])}
+    once = once if named else dict(enumerate(reversed([*types])))
     every = list(reversed(once.values()))
+    defaults, rest = settings
     trainers = known_optimizer(plan.optimizer).all
     alone = len(trainers) == 1
     if alone is not (rest is None):
@@ -73,25 +120,31 @@ def parameter_groups(
     taken: set[str] = set()
     parts: list[tuple[dict[str, Any], set[str], str]] = []
     for number, group in enumerate(groups):
-        settings = {k: v for k, v in group.items() if k != "params"}
+        own = {k: v for k, v in group.items() if k != "params"}
         mine = _selected(group, number, plan, model, once)
         if twice := taken & mine:
             raise PlanError(f"Two of the `groups` hold `{min(twice)}`; each parameter goes in one.")
         taken |= mine
-        parts.append((settings, mine, str(settings.pop("name", f"group {number}"))))
-    for settings, mine, label in [*parts, ({}, set(every) - taken, "")]:
+        parts.append((own, mine, str(own.pop("name", f"group {number}"))))
+    for own, mine, label in [*parts, ({}, set(every) - taken, "")]:
         for t in trainers:
             names = [n for n in every if n in mine and plan[n].optimizer == t.name]
-            out[t.name] += _split(plan, named, names, dict(of[t.name]) | settings, label, t)
+            out[t.name] += _split(plan, types, names, dict(of[t.name]) | own, label, t)
     if alone:
-        return out[plan.optimizer]
-    return tuple(_marked(groups, name, plan.adjust) for name, groups in out.items())
+        return out
+    return {name: _marked(found, name, plan.adjust) for name, found in out.items()}
 
 
 def _marked(groups: Groups, name: str, adjust: str) -> Groups:
     """Groups that say who is to train them, and which factor of PyTorch's own Muon is meant."""
-    own = {"adjust_lr_fn": adjust} if name == "muon" else {}
+    own = {"adjust_lr_fn": known_to_torch(adjust) or adjust} if name == "muon" else {}
     return [g | {"optimizer": name} | own for g in groups]
+
+
+def known_to_torch(adjust: str) -> str | None:
+    """What PyTorch's own Muon calls a factor of shapes; ``None`` if it has no such factor."""
+    of_torch = ("none", "original", "match_rms_adamw")
+    return next((n for n in of_torch if ADJUSTMENTS[n] is ADJUSTMENTS[adjust]), None)
 
 
 def _about_rest(optimizer: str, second: str, alone: bool) -> str:
@@ -104,14 +157,18 @@ def _about_rest(optimizer: str, second: str, alone: bool) -> str:
 
 
 def _selected(
-    group: Mapping[str, Any], number: int, plan: Plan, model: nn.Module, once: Mapping[int, str]
+    group: Mapping[str, Any],
+    number: int,
+    plan: Plan,
+    model: nn.Module | None,
+    once: Mapping[int, str],
 ) -> set[str]:
     """Names of the parameters that one of the user's groups holds."""
     if "params" not in group:
         raise PlanError(f'`groups[{number}]` has no "params": parameters, names or patterns.')
     wanted = group["params"]
     items = [wanted] if isinstance(wanted, str | torch.Tensor) else list(wanted)
-    everywhere = {id(p) for p in model.parameters()}
+    everywhere = set() if model is None else {id(p) for p in model.parameters()}
     out: set[str] = set()
     for item in items:
         found = item[1] if isinstance(item, tuple) else item
@@ -135,7 +192,7 @@ def _selected(
 
 def _split(
     plan: Plan,
-    named: Mapping[str, nn.Parameter],
+    types: Mapping[str, torch.dtype],
     names: list[str],
     given: Mapping[str, Any],
     label: str,
@@ -150,7 +207,7 @@ def _split(
     scale = 1.0 if pair or eps is None else float(eps)
     out = []
     for g in groups(plan, names, eps=scale, weight_decay=float(decay)):
-        group: dict[str, Any] = {"params": [named[n] for n in g.tensors]}
+        group: dict[str, Any] = {"params": list(g.tensors)}
         # A tensor is shared by whoever is handed it: each group gets one of its own.
         group["lr"] = lr.detach().clone() * g.lr if isinstance(lr, torch.Tensor) else lr * g.lr
         if eps is not None:
@@ -162,7 +219,7 @@ def _split(
         group |= {} if eps is None or pair else {"base_eps": float(eps)}
         group |= _scaled(plan, optimizer, g, moments)
         group |= {k: v for k, v in settings.items() if k not in group}
-        out += _by_floor(plan, named, g, group, eps) if pair else [group]
+        out += _by_floor(plan, types, g, group, eps) if pair else [group]
     return out
 
 
@@ -175,7 +232,7 @@ def _moments(optimizer: Optimizer, settings: Mapping[str, Any]) -> dict[str, Any
         if optimizer.name in OPTIMIZERS
         else {}
     )
-    names = {"muon": ("momentum",), "rmsprop": ("alpha",)}.get(optimizer.name, ("betas",))
+    names = _MOMENTS.get(optimizer.name, ("betas",))
     given = {
         n: settings[n] if n in settings else known[n].default
         for n in names
@@ -185,7 +242,8 @@ def _moments(optimizer: Optimizer, settings: Mapping[str, Any]) -> dict[str, Any
 
 
 # Which of the two moments a setting is of.
-_RATES = {"betas": (1, 2), "momentum": (1,), "alpha": (2,)}
+_RATES = {"betas": (1, 2), "momentum": (1,), "alpha": (2,), "beta2": (2,)}
+_MOMENTS = {"muon": ("momentum",), "normuon": ("momentum", "beta2"), "rmsprop": ("alpha",)}
 
 
 def _scaled(
@@ -214,7 +272,7 @@ def _scaled(
 
 def _by_floor(
     plan: Plan,
-    named: Mapping[str, nn.Parameter],
+    types: Mapping[str, torch.dtype],
     g: SettingsGroup,
     group: dict[str, Any],
     eps: tuple[float | None, float],
@@ -225,9 +283,8 @@ def _by_floor(
         floors.setdefault(plan.factors(n).init, []).append(n)
     out = []
     for number, (init, names) in enumerate(floors.items()):
-        mine = [named[n] for n in names]
-        first = torch.finfo(mine[0].dtype).eps if eps[0] is None else eps[0]
-        more = {"params": mine, "eps": (first * g.eps, eps[1] * init)}
+        first = torch.finfo(types[names[0]]).eps if eps[0] is None else eps[0]
+        more = {"params": names, "eps": (first * g.eps, eps[1] * init)}
         out.append(
             group | more | {"name": f"{group['name']}~{number}" if number else group["name"]}
         )

@@ -185,6 +185,9 @@ def _steps(
     # A warm-up may start at zero.
     group["lr"] = torch.ones_like(rate) if isinstance(rate, torch.Tensor) else 1.0
     group |= {} if decays else {"weight_decay": 0.0}
+    # Of optimizers that are joined, the one whose group it is.
+    joined = getattr(optimizer, "parts", ())
+    optimizer = next((o for o in joined if any(g is of for g in o.param_groups)), optimizer)
     double = copy.copy(optimizer)
     # A copy has groups and state only; a schedule has put a `step` of its own on the original.
     own = {k: v for k, v in vars(optimizer).items() if k not in vars(double) and k != "step"}

@@ -1,22 +1,21 @@
-"""A plan where others build the optimizer: trainers of other libraries, and overrides as a dictionary."""
+"""A plan where others build the optimizer, one for all tensors: trainers of other libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
-from scalewise._checked import Must, Positive, checked
+from scalewise._checked import checked
 from scalewise.plan import Kind, PlanError, Role
-from scalewise.plan._names import pattern
-from scalewise.torch._groups import OPTIMIZERS
+from scalewise.plan._laws import known_optimizer
+from scalewise.torch._exporters import TrainedPlan
+from scalewise.torch._groups import OPTIMIZERS, known_to_torch
+from scalewise.torch._joined import Joined
 from scalewise.torch._plan import Model, TorchPlan
-
-TrainedPlan = Annotated[TorchPlan, Must("a plan for PyTorch, from sw.torch.plan or sw.torch.load")]
 
 
 @checked(error=PlanError)
@@ -27,11 +26,13 @@ def optimizer_for(plan: TrainedPlan, model: Model, **settings: Any) -> Optimizer
         plan: The plan, at the size of the model.
         model: The model, wrapped or not.
         settings: Those of `TorchPlan.param_groups`, as tuned at the base: ``lr`` and, if wanted, ``eps``,
-            ``weight_decay``, ``groups`` and whatever else the optimizer takes.
+            ``weight_decay``, ``groups`` whatever else the optimizer takes; with Muon those of AdamW as ``rest``.
+
+    Returns:
+        For Muon with AdamW beside it one optimizer that steps both, with the groups and the state of both.
 
     Raises:
-        PlanError: If the plan trains with two optimizers or with one that PyTorch does not have, or for any
-            reason of `TorchPlan.param_groups`.
+        PlanError: If PyTorch has no such optimizer, or for any reason of `TorchPlan.param_groups`.
 
     Example:
         >>> import torch, scalewise as sw
@@ -45,16 +46,20 @@ def optimizer_for(plan: TrainedPlan, model: Model, **settings: Any) -> Optimizer
         ('output', 0.001, (0.9, 0.95))
     """
     laws = list(plan.table.laws)
-    if len(laws) > 1:
+    if lacking := [name for name in laws if name not in OPTIMIZERS]:
         raise PlanError(
-            f"The plan trains with {laws[0]!r} and {laws[1]!r}, and a trainer takes one optimizer. Make both of "
-            "what plan.param_groups returns, and step them in a loop of your own."
+            f"PyTorch has no optimizer {lacking[0]!r}: give that of your library the groups of plan.param_groups."
         )
-    if laws[0] not in OPTIMIZERS:
+    if "muon" in laws and known_to_torch(plan.table.adjust) is None:
         raise PlanError(
-            f"PyTorch has no optimizer {laws[0]!r}: give that of your library the groups of plan.param_groups."
+            f"PyTorch's Muon has no factor {plan.table.adjust!r} of a matrix's shape. Plan with "
+            "adjust='match_rms_adamw' or 'original', or give plan.param_groups to the Muon that has it."
         )
-    return OPTIMIZERS[laws[0]](plan.param_groups(model, **settings))
+    found: Any = plan.param_groups(model, **settings)
+    if len(known_optimizer(plan.table.optimizer).all) == 1:
+        return OPTIMIZERS[laws[0]](found)
+    parts = [OPTIMIZERS[groups[0]["optimizer"]](groups) for groups in found if groups]
+    return parts[0] if len(parts) == 1 else Joined(*parts)
 
 
 @dataclass(frozen=True)
@@ -119,53 +124,3 @@ def undecayed(plan: TrainedPlan) -> dict[str, Any]:
 
 def _is_vector(kind: Kind, role: Role) -> bool:
     return kind in (Kind.BIAS, Kind.GAIN) or (kind is Kind.UNKNOWN and role is Role.VECTOR)
-
-
-@checked(error=PlanError)
-def overrides(
-    plan: TrainedPlan,
-    *,
-    lr: Positive,
-    eps: Positive | None = None,
-    weight_decay: float | None = None,
-    min_lr: Positive | None = None,
-) -> dict[str, dict[str, float]]:
-    """A plan's settings by pattern of names, for trainers that make parameter groups themselves.
-
-    Each tensor fits one pattern of `fnmatch`, with ``*`` for the numbers of layers. The keys are those
-    of Megatron's overrides, ``max_lr``, ``min_lr``, ``eps`` and ``wd_mult``, beside PyTorch's ``lr`` and
-    ``weight_decay``, and the bare factor ``lr_mult``.
-
-    Args:
-        plan: The plan. Factors are for the names that its model has: tensors that a trainer fuses or renames have
-            others.
-        lr: Learning rate at the base, the largest of a schedule.
-        eps: Epsilon at the base; left out if ``None``.
-        weight_decay: Weight decay at the base; only its factor if ``None``.
-        min_lr: The least rate of a schedule at the base; left out if ``None``. It is scaled as the rate is, so that
-            the ratios of groups are kept to the end.
-
-    Returns:
-        Settings by pattern; numbers and strings only, so that JSON holds them.
-    """
-    out: dict[str, dict[str, float]] = {}
-    for name, label in _patterns(plan).items():
-        f = plan.factors(name)
-        own = {"lr": lr * f.lr, "max_lr": lr * f.lr, "lr_mult": f.lr, "wd_mult": f.weight_decay}
-        own |= {} if eps is None else {"eps": eps * f.eps}
-        own |= {} if min_lr is None else {"min_lr": min_lr * f.lr}
-        own |= {} if weight_decay is None else {"weight_decay": weight_decay * f.weight_decay}
-        out[label] = own
-    return out
-
-
-def _patterns(plan: TorchPlan) -> Mapping[str, str]:
-    """For each tensor the pattern of its kind, if all that fit it have the same settings; else its name."""
-    names = [t.name for t in plan.table.tensors]
-    out: dict[str, str] = {}
-    for name in names:
-        label = pattern(name)
-        fits = [n for n in names if fnmatchcase(n, label)]
-        alike = all(pattern(n) == label and plan.factors(n) == plan.factors(name) for n in fits)
-        out[name] = label if alike else name
-    return out

@@ -1,0 +1,126 @@
+"""Trainers of other people: the real classes where they are installed, and short stand-ins where not.
+
+Each stand-in does what its source does to names and settings, and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+from torch import nn
+
+# torchtitan 0.3.0 and Megatron-Core 0.16.1 import without their dependencies, apart from a few small ones.
+REAL_TITAN = all(importlib.util.find_spec(n) for n in ("torchtitan", "tyro", "spmd_types"))
+REAL_MEGATRON = importlib.util.find_spec("megatron") is not None
+
+
+def titan(found: Any, model: nn.Module) -> list[torch.optim.Optimizer]:
+    """The optimizers of `OptimizersContainer`, in torchtitan/components/optimizer/optimizer.py of 0.3.0."""
+    muon = [g for g in found if g["optimizer_name"] == "DistMuon"]
+    if REAL_TITAN and not muon:  # DistMuon needs several devices
+        from torchtitan.components.optimizer import OptimizersContainer, ParamGroupConfig
+
+        config = OptimizersContainer.Config(
+            implementation="for-loop", param_groups=[ParamGroupConfig(**g) for g in found]
+        )
+        return list(config.build(model_parts=[model]).optimizers)
+    classes = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "DistMuon": DistMuon}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    claimed: set[str] = set()
+    for g in found:
+        named = model.named_parameters()
+        mine = [(n, p) for n, p in named if n not in claimed and re.search(g["pattern"], n)]
+        if not mine:
+            raise ValueError(f"pattern '{g['pattern']}' matched no parameters")
+        claimed |= {n for n, _ in mine}
+        plain = {"params": [p for _, p in mine], "fused": False, "foreach": False}
+        groups.setdefault(g["optimizer_name"], []).append(plain | g["optimizer_kwargs"])
+    if claimed != {n for n, _ in model.named_parameters()}:
+        raise AssertionError("Parameter mismatch")
+    return [classes[name](gs) for name, gs in groups.items()]
+
+
+class DistMuon(torch.optim.Optimizer):
+    """What torchtitan's checks of its groups."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups, {"momentum": 0.95})
+        assert len(self.param_groups) == 1, "DistMuon requires exactly one parameter group"
+        (group,) = self.param_groups
+        assert not group["fused"]
+        assert not group["foreach"]
+        assert group["adjust_lr_fn"] in (None, "original", "match_rms_adamw", "spectral_unclamped")
+        assert not group.keys() - {
+            "params", "lr", "weight_decay", "momentum", "eps", "adjust_lr_fn", "fused", "foreach"
+        }  # fmt: skip
+
+
+def megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
+    """The groups of `_get_param_groups`, in megatron/core/optimizer/__init__.py of 0.16.1 and 0.20."""
+    if REAL_MEGATRON:
+        from megatron.core.optimizer import OptimizerConfig, ParamKey, _get_param_groups
+
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group(
+                "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+            )
+        overrides = {ParamKey(name=g["name"]): g["override"] for g in found}
+        made: Any = [model]
+        return _get_param_groups(made, OptimizerConfig(lr=lr, min_lr=0.0), overrides)
+    groups = []
+    for name, p in model.named_parameters():
+        own: dict[str, Any] = {}
+        for g in found:
+            if any(fnmatch(name, wanted) for wanted in g["name"]):
+                for key, value in g["override"].items():
+                    assert own.get(key, value) == value, "Conflicting overrides"
+                    own[key] = value
+        groups.append({"params": [p], "wd_mult": 1.0, "max_lr": lr, "min_lr": 0.0} | own)
+    return groups
+
+
+def scheduled(groups: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Rate and decay of groups at the top and at the end of Megatron's linear schedule."""
+    optimizer: Any = type("Groups", (), {"param_groups": groups})()
+    if REAL_MEGATRON:
+        from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+
+        made = OptimizerParamScheduler(
+            optimizer, 0.0, 7.0, 0.5, 10, 100, "linear", 0.3, 0.3, 100, "constant",
+            use_checkpoint_opt_param_scheduler=False,
+        )  # fmt: skip
+        out = []
+        for steps in (10, 91):
+            made.step(steps)
+            out.append([(g["lr"], g["weight_decay"]) for g in groups])
+        return out[0], out[1]
+    decays = [g.get("end_wd", 0.3) * g["wd_mult"] for g in groups]
+    ends = [[g[key] for g in groups] for key in ("max_lr", "min_lr")]
+    top, end = ([*zip(rates, decays, strict=True)] for rates in ends)
+    return top, end
+
+
+class MuonWithAuxAdam(torch.optim.Optimizer):
+    """What `SingleDeviceMuonWithAuxAdam` checks, in muon.py of github.com/KellerJordan/Muon at 857d1ad."""
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        for g in groups:
+            own = {"momentum"} if g["use_muon"] else {"betas", "eps"}
+            assert g.keys() == {"params", "lr", "weight_decay", "use_muon", *own}
+        super().__init__(groups, {})
+
+
+class MuonAdamW(torch.optim.Optimizer):
+    """What nanochat's reads of its groups, in nanochat/optim.py at 92d63d4."""
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        super().__init__(groups, {})
+        for g in self.param_groups:
+            own = {"muon": ("momentum", "ns_steps", "beta2"), "adamw": ("betas", "eps")}[g["kind"]]
+            assert g.keys() >= {"params", "lr", "weight_decay", *own}
+            if g["kind"] == "muon":
+                assert len({p.shape for p in g["params"]}) == 1, "all of one shape are stacked"
