@@ -26,7 +26,7 @@ HEADS = {
 }
 
 
-def network(attention: sw.Attention, width: int = 64, shape=(5, 2)) -> sw.Network:
+def network(attention: sw.Attention, width: int = 32, shape=(5, 2)) -> sw.Network:
     return sw.Network(sw.Dense(), attention, *TAIL, input_shape=shape, width=width, **RATES)
 
 
@@ -91,7 +91,7 @@ def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
     theory = sw.predict(network(HEADS[name]), X)
     wrong = theory.assign(ntk=1.2 * theory.ntk)
     ensemble = sw.measure(
-        network(HEADS[name]), X, networks=600, widths=[64, 128], seed=2, progress=False
+        network(HEADS[name]), X, networks=600, widths=[32, 64], seed=2, progress=False
     )
     assert sw.compare(theory, ensemble).passed
     assert not sw.compare(wrong, ensemble).passed
