@@ -7,7 +7,7 @@ import pytest
 
 import scalewise as sw
 from architectures import RATES
-from grids import few
+from grids import thorough
 from scalewise.nets import empirical_ntk, init_weights
 from scalewise.networks._forward import logits_of, slopes_of_logits
 from scalewise.networks._nodes import Attend
@@ -26,7 +26,7 @@ HEADS = {
 }
 
 
-def network(attention: sw.Attention, width: int = 64, shape=(5, 2)) -> sw.Network:
+def network(attention: sw.Attention, width: int = 32, shape=(5, 2)) -> sw.Network:
     return sw.Network(sw.Dense(), attention, *TAIL, input_shape=shape, width=width, **RATES)
 
 
@@ -49,7 +49,7 @@ def normed(z, norm):
     return (z - mean) / jnp.sqrt(((z - mean) ** 2).mean(axis=-1, keepdims=True) + norm.eps)
 
 
-@pytest.mark.parametrize("name", [*NORMS, "rotary", "rotary, layer"])
+@pytest.mark.parametrize("name", ["rms", "rotary, layer", *thorough("layer", "rotary")])
 def test_one_network_is_its_formula(name: str) -> None:
     net = network(HEADS[name], 8)
     parameters = init_weights(net, 1, dtype="float64")
@@ -86,12 +86,14 @@ def test_slopes_of_logits_are_their_derivatives(name: str) -> None:
         np.testing.assert_allclose(found, derivative, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", few(HEADS, every=2))
+@pytest.mark.parametrize(
+    "name", ["causal, of logits", "rotary, layer", *thorough("rms", "layer", "rotary", "growing")]
+)
 def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
     theory = sw.predict(network(HEADS[name]), X)
     wrong = theory.assign(ntk=1.2 * theory.ntk)
     ensemble = sw.measure(
-        network(HEADS[name]), X, networks=600, widths=[64, 128], seed=2, progress=False
+        network(HEADS[name]), X, networks=600, widths=[32, 64], seed=2, progress=False
     )
     assert sw.compare(theory, ensemble).passed
     assert not sw.compare(wrong, ensemble).passed

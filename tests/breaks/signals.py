@@ -11,6 +11,7 @@ SHARES = f"{TESTS}::test_shares_of_units_and_weights"
 SKIPS = f"{TESTS}::test_skips_however_they_are_written"
 STEPS = f"{TESTS}::test_the_optimizer_is_known_by_its_first_steps"
 
+of_rows = row("torch/_rows.py", AUTODIFF)
 of_watch = row("torch/_watch.py", AUTODIFF)
 of_theory = row("signals/_theory.py", RELU)
 of_findings = row("signals/_findings.py", NAMED)
@@ -18,7 +19,7 @@ of_streams = row("signals/_streams.py", NAMED)
 of_steps = row("torch/_first_step.py", STEPS)
 
 MUTANTS = (
-    of_watch("signals: the gradient of all samples", "uses.slopes / samples", "uses.slopes"),
+    of_rows("signals: the gradient of all samples", "uses.slopes / samples", "uses.slopes"),
     of_watch(
         "signals: dead for one sample",
         "(flat == 0).all(dim=1)",

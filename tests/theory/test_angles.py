@@ -57,19 +57,19 @@ def test_tabulated_ntk_angles() -> None:
 
 @pytest.mark.covers("A6", "B24")
 def test_deep_limits() -> None:
-    flow = angle_flow(_critical(30000), *_pair(np.pi / 2))
+    flow = angle_flow(_critical(10000), *_pair(np.pi / 2))
     limits = deep_ntk_angle(RELU)
     assert limits == {"cos_zeta": 0.25, "robustness": -0.75, "interpolation_variance": 9 / 16}
-    assert flow.robustness[-1, 0] == pytest.approx(limits["robustness"], abs=3e-4)
+    assert flow.robustness[-1, 0] == pytest.approx(limits["robustness"], abs=6e-4)
     variance = flow.interpolation_variance[-1, 0] / flow.K_minus[-1, 0]
-    assert variance == pytest.approx(limits["interpolation_variance"], abs=4e-4)
-    psi, ell = flow.psi[:, 0], np.arange(1, 30001)
+    assert variance == pytest.approx(limits["interpolation_variance"], abs=9e-4)
+    psi, ell = flow.psi[:, 0], np.arange(1, 10001)
     np.testing.assert_allclose(deep_angle(RELU, ell[999:], offset=3.39), psi[999:], rtol=2e-5)
     # the logarithm: without it the offset would still move by 3/2 log 10 each decade
     offset = 3 / RHO / psi - ell - 1.5 * np.log(ell)
-    assert offset[29999] - offset[2999] == pytest.approx(0, abs=6e-3)
+    assert offset[9999] - offset[999] == pytest.approx(0, abs=2e-2)
     K_2 = flow.K_plus[-1, 0] * (1 - np.cos(psi[-1])) / 2
-    assert K_2 * ell[-1] ** 2 == pytest.approx(9 * np.pi**2 / 4, rel=2e-3)
+    assert K_2 * ell[-1] ** 2 == pytest.approx(9 * np.pi**2 / 4, rel=5e-3)
     assert asymptotics("relu").exponents["perp"] == 2
 
 

@@ -13,14 +13,19 @@ PlanError = sw.plan.PlanError
 
 def sizes(net, x: np.ndarray) -> list[float]:
     """The mean kernel of every layer."""
-    found = []
-    for layer in range(1, net.depth + 1):
-        own = sw.predict(net, x, layers=layer, observables="kernel").kernel.sel(layer=layer)
-        first = [a for a in own.dims if not str(a).endswith("_1")]
-        values = own.transpose(*first, *[a for a in own.dims if a not in first]).values
-        labels = int(np.prod(values.shape[: len(first)]))
-        found.append(float(np.diag(values.reshape(labels, labels)).mean()))
-    return found
+    alike: dict[tuple, list[int]] = {}  # layers with the same positions are predicted together
+    for layer, node in enumerate(net.program.layers, start=1):
+        alike.setdefault(net.program.positions[node], []).append(layer)
+    found = {}
+    for layers in alike.values():
+        kernel = sw.predict(net, x, layers=layers, observables="kernel").kernel
+        first = [a for a in kernel.dims if a != "layer" and not str(a).endswith("_1")]
+        second = [a for a in kernel.dims if str(a).endswith("_1")]
+        for layer in layers:
+            values = kernel.sel(layer=layer).transpose(*first, *second).values
+            labels = int(np.prod(values.shape[: len(first)]))
+            found[layer] = float(np.diag(values.reshape(labels, labels)).mean())
+    return [found[layer] for layer in sorted(found)]
 
 
 @pytest.mark.parametrize("name", ["decoder", "vision transformer"])

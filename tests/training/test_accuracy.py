@@ -88,13 +88,14 @@ def test_what_training_leaves_nothing_of_is_not_made_finer() -> None:
     assert len(taken) == 2 + len(FINER)
 
 
-def test_an_accuracy_out_of_reach_is_told_and_one_of_nothing_is_refused() -> None:
+@pytest.mark.parametrize("way", [Bayes(), *thorough(LastLayer())])
+def test_an_accuracy_out_of_reach_is_told(way: Bayes | LastLayer) -> None:
     net, task = setting("relu")
-    for way in (LastLayer(), Bayes()):
-        with pytest.warns(
-            AccuracyWarning, match=r"_nlo' is known to .* asks for 1e-05: .* sampled"
-        ):
-            sw.predict_training(net, task, way, observables=["variance_nlo"], accuracy=1e-5)
+    with pytest.warns(AccuracyWarning, match=r"_nlo' is known to .* asks for 1e-05: .* sampled"):
+        sw.predict_training(net, task, way, observables=["variance_nlo"], accuracy=1e-5)
+
+
+def test_an_accuracy_of_nothing_is_refused() -> None:
     net, task = setting("tanh")
     with pytest.raises(ValueError, match="none is computed; name some in `observables`"):
         sw.predict_training(net, task, accuracy=0.01)

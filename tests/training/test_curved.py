@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import scalewise as sw
+from grids import thorough
 from refusals import unlike
 from scalewise.jax import curvature
 from scalewise.nets import Parameters, init_weights
@@ -113,7 +114,8 @@ def forward(p, x):
     return z
 
 
-def test_functions_and_modules_bend_as_the_network_that_they_are() -> None:
+@pytest.mark.parametrize("memory", [1, *thorough("1 GiB")], ids=["in blocks", "whole"])
+def test_functions_and_modules_bend_as_the_network_that_they_are(memory: int | str) -> None:
     n, (z, H) = NET.widths, tangents_of(NET, P, X)
     rates = Parameters(tuple(NET.lambda_W[k] / n[k] for k in range(3)), tuple(NET.lambda_b))
     layers = [torch.nn.Linear(*W.shape[::-1], dtype=torch.float64) for W in P.weights]
@@ -125,12 +127,8 @@ def test_functions_and_modules_bend_as_the_network_that_they_are() -> None:
     with jax.enable_x64(True):
         ours = CurvedNetwork(NET, P, X)
         others = {
-            "jax": curvature(forward, P, X, rates=rates),
-            "torch": torch_curvature(module, torch.tensor(X), rates=named),
-        }
-        others |= {
-            "jax, in blocks": curvature(forward, P, X, rates=rates, memory=1),
-            "torch, in blocks": torch_curvature(module, torch.tensor(X), rates=named, memory=1),
+            "jax": curvature(forward, P, X, rates=rates, memory=memory),
+            "torch": torch_curvature(module, torch.tensor(X), rates=named, memory=memory),
         }
         algorithm = GradientDescent(0.1, steps=3, momentum=0.3)
         found = {

@@ -14,7 +14,8 @@ from torch.utils import _pytree as pytree
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Inputs
 from scalewise.signals._seen import Seen
-from scalewise.torch._watch import Watch, correlations, rows_of, watching
+from scalewise.torch._rows import Rows, correlations
+from scalewise.torch._watch import Watch, watching
 
 _ALONE = 2  # samples that are passed by themselves, as many as the theory is asked for
 
@@ -54,9 +55,9 @@ def measured(
     """
     with evaluating(model):
         watch, output = _whole(model, inputs, loss, batch, samples or 1, seed)
-        rows = rows_of(watch, samples or 1)
+        rows = watch.rows.measured(samples or 1)
 
-        def alone(k: int) -> Watch:
+        def alone(k: int) -> Rows:
             own = pytree.tree_map(
                 lambda v: v[k : k + 1] if isinstance(v, Tensor) else v, _both(inputs)
             )
@@ -78,11 +79,11 @@ def _both(inputs: Inputs) -> tuple[Any, dict[str, Any]]:
     return inputs.args, dict(inputs.kwargs)
 
 
-def _alone(model: nn.Module, own: tuple[Any, dict[str, Any]]) -> Watch:
+def _alone(model: nn.Module, own: tuple[Any, dict[str, Any]]) -> Rows:
     with torch.no_grad(), watching(model, keep=True) as watch:
         _enter(watch, own)
         model(*own[0], **own[1])
-    return watch
+    return watch.rows
 
 
 def _enter(watch: Watch, own: Any) -> None:

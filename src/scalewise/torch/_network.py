@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,6 +24,7 @@ from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, in_a_row
 from scalewise.reading._reader import Law, Reader
 from scalewise.torch._operations import Operations
+from scalewise.torch._plainly import plainly
 
 
 class Unread:
@@ -177,13 +177,10 @@ def watching(model: nn.Module, read: Reader, given: Given) -> Iterator[Trace]:
                 trace.replace(given, args, output)
 
         hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
-    fast = torch.backends.mha.get_fastpath_enabled()
     try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), trace:
+        with plainly(), trace:
             yield trace
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
         for hook in hooks:
             hook.remove()
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.plan._flow import Flow
@@ -23,6 +22,7 @@ from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
+from scalewise.torch._plainly import plainly
 from scalewise.torch._uses import UseTrace
 
 
@@ -312,13 +312,10 @@ def watching(
     for name, module in names.items():
         hooks.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
         hooks.append(module.register_forward_hook(leave(name)))
-    fast = torch.backends.mha.get_fastpath_enabled()
     try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        with sdpa_kernel(SDPBackend.MATH), trace:
+        with plainly(), trace:
             yield trace
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
         for hook in hooks:
             hook.remove()
 

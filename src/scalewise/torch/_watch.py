@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.signals._seen import Drawn, Joined, Looks, Seen, Units
+from scalewise.torch._plainly import plainly
+from scalewise.torch._rows import Rows
 
 # Of the operations that are activations, what the theory calls them.
 ACTIVATIONS = {
@@ -71,42 +71,17 @@ class Info:
     last: bool = True
 
 
-@dataclass
-class Uses:
-    """Numbers of one row, summed over the times at which the model is there.
-
-    Args:
-        seen: The row, without them.
-        squares: The sum of squares of what it gives, and of how many numbers.
-        slopes: The sum of squares of the gradient.
-        count: How often.
-        arrays: What it gives, where that is kept.
-    """
-
-    seen: Seen
-    squares: float = 0.0
-    numbers: int = 0
-    slopes: float = 0.0
-    count: int = 0
-    arrays: list[Tensor] = field(default_factory=list)
-    last: bool = True
-
-
 class Watch(TorchDispatchMode):
     """Follows what a model computes, and measures it."""
 
     def __init__(self, model: nn.Module, keep: bool) -> None:
         super().__init__()
-        self.keep = keep
         self.stack: list[str] = [""]
-        self.rows: list[Uses] = []
+        self.rows = Rows(keep)
         self.random: list[str] = []
         self.shapes: list[str] = []
-        self._index: dict[tuple[Any, ...], int] = {}
         self._known: dict[int, Info] = {}
         self._alive: list[Any] = []
-        self._pending: list[tuple[Tensor, int]] = []
-        self._behind: dict[int, frozenset[int]] = {}
         self._count = 0
         self._parameters = {p.untyped_storage().data_ptr(): n for n, p in model.named_parameters()}
 
@@ -147,7 +122,7 @@ class Watch(TorchDispatchMode):
     # One operation.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._hook()
+        self.rows.ask_for_gradients()
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
@@ -209,41 +184,6 @@ class Watch(TorchDispatchMode):
 
     # Rows.
 
-    def _row(self, key: tuple[Any, ...], seen: Seen, out: Tensor, last: bool) -> int:
-        index = self._index.get(key)
-        if index is None:
-            index = self._index[key] = len(self.rows)
-            self.rows.append(Uses(seen, last=last))
-        self._measure(index, out, 1)
-        return index
-
-    def _measure(self, index: int, out: Tensor, count: int) -> None:
-        uses = self.rows[index]
-        own = out.detach()
-        uses.squares += count * float(own.float().square().sum())
-        uses.numbers += count * own.numel()
-        uses.count += count
-        if count < 0:
-            if uses.arrays:
-                uses.arrays.pop()
-            self._pending = [(t, i) for t, i in self._pending if i != index]
-            return
-        if self.keep:
-            uses.arrays.append(own.float().clone())
-        else:
-            self._pending.append((out, index))
-
-    def _hook(self) -> None:
-        """Ask for gradients, before anything is changed in place."""
-        for tensor, index in self._pending:
-            if tensor.requires_grad:
-
-                def add(slope: Tensor, index: int = index) -> None:
-                    self.rows[index].slopes += float(slope.detach().float().square().sum())
-
-                tensor.register_hook(add)
-        self._pending = []
-
     def _random(self, name: str, args: Any, out: Tensor, made: Info, of: list[Info]) -> Info:
         operands = args[:2]
         if name in ("addmm", "baddbmm"):
@@ -262,12 +202,15 @@ class Watch(TorchDispatchMode):
             None if lookup or read is None else float(read.detach().float().square().mean()) ** 0.5
         )
         silent = (below.place or "the inputs") if size == 0 else None
-        index = self._index.get((self.stack[-1], storage, weight.storage_offset()), len(self.rows))
-        chain = (below.chain[0], below.chain[1] + 1) if below.chain and not lookup else (index, 1)
+        key = (self.stack[-1], storage, weight.storage_offset())
+        chain = (
+            (below.chain[0], below.chain[1] + 1)
+            if below.chain and not lookup
+            else (self.rows.index(key), 1)
+        )
         seen = Seen(self.stack[-1], what, 0.0, reads=size, silent=silent, chain=chain, drawn=drawn)
         last = name != "convolution"
-        index = self._row((self.stack[-1], storage, weight.storage_offset()), seen, out, last)
-        self._behind[index] = made.deps - {made.number}
+        index = self.rows.add(key, seen, out, last=last, of=made.deps - {made.number})
         return replace(made, row=index, chain=chain, kind=name, last=last)
 
     def _sum(self, args: Any, out: Tensor, made: Info) -> Info:
@@ -310,22 +253,22 @@ class Watch(TorchDispatchMode):
             _size(past), _size(branch), before, info.sum_row is None and before is not None, doubled,
             info.row if before is None else None,
         )  # fmt: skip
-        nth = sum(1 for key in self._index if key[:2] == (self.stack[-1], "sum"))
-        key = (self.stack[-1], "sum", nth, tuple(out.shape))
-        index = self._row(key, Seen(self.stack[-1], "sum", 0.0, joined=joined), out, info.last)
-        self._behind[index] = made.deps - {made.number}
+        place = self.stack[-1]
+        key = (place, "sum", self.rows.count(place, "sum"), tuple(out.shape))
+        seen = Seen(place, "sum", 0.0, joined=joined)
+        index = self.rows.add(key, seen, out, last=info.last, of=made.deps - {made.number})
         return replace(
             made, terms=terms, row=index, sum_row=index, chain=None, kind="sum", last=info.last
         )
 
     def _drawn_from(self, own: Info) -> frozenset[int]:
         """What the random layer or sum behind a tensor was computed from."""
-        return frozenset() if own.row is None else self._behind[own.row]
+        return frozenset() if own.row is None else self.rows.behind(own.row)
 
     def _biased(self, index: int, before: Tensor, after: Tensor) -> None:
         """A bias that is added by itself belongs to its layer."""
-        self._measure(index, before, -1)
-        self._measure(index, after, 1)
+        self.rows.measure(index, before, -1)
+        self.rows.measure(index, after, 1)
 
     def _product(self, name: str, args: Any, made: Info) -> Info:
         a, b = (self._info(t) for t in args[:2])
@@ -383,10 +326,10 @@ class Watch(TorchDispatchMode):
         mean = kept.sum(-1) / count
         variance = (kept.square().sum(-1) / count - mean.square()).mean()
         looks = Looks(float(w[many].amax(-1).mean()), float(count.mean()), float(variance))
-        nth = sum(1 for key in self._index if key[:2] == (self.stack[-1], "attention"))
-        seen = Seen(self.stack[-1], "attention", 0.0, looks=looks)
-        index = self._row((self.stack[-1], "attention", nth), seen, weights, True)
-        self._behind[index] = made.deps - {made.number}
+        place = self.stack[-1]
+        key = (place, "attention", self.rows.count(place, "attention"))
+        seen = Seen(place, "attention", 0.0, looks=looks)
+        self.rows.add(key, seen, weights, last=True, of=made.deps - {made.number})
 
 
 def _size(tensor: Tensor) -> float:
@@ -410,22 +353,6 @@ def _drawn(name: str, weight: Tensor, args: Any, read: Any, lookup: bool) -> Dra
 
 
 @contextmanager
-def _plainly() -> Iterator[None]:
-    """Attention and recurrent layers step by step."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of settings of oneDNN, which are put back as they were
-        flags = torch.backends.mkldnn.flags(enabled=False)
-        flags.__enter__()
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            flags.__exit__(None, None, None)
-
-
-@contextmanager
 def watching(model: nn.Module, keep: bool = False) -> Iterator[Watch]:
     """Watch a model that is called inside."""
     watch, hooks = Watch(model, keep), []
@@ -438,68 +365,10 @@ def watching(model: nn.Module, keep: bool = False) -> Iterator[Watch]:
             watch.stack.pop()
 
         hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
-    fast = torch.backends.mha.get_fastpath_enabled()
     try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        with _plainly(), watch:
+        with plainly(), watch:
             yield watch
-            watch._hook()
+            watch.rows.ask_for_gradients()
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
         for hook in hooks:
             hook.remove()
-
-
-def rows_of(watch: Watch, samples: int) -> list[Seen]:
-    """Its rows, with sizes; after a backward pass with gradients."""
-    found = []
-    for uses in watch.rows:
-        size = math.sqrt(max(uses.squares, 0.0) / max(uses.numbers, 1))
-        gradient = math.sqrt(uses.slopes / samples)
-        whole = math.sqrt(max(uses.squares, 0.0) / samples)
-        found.append(replace(uses.seen, size=size, gradient=gradient, influence=gradient * whole))
-    return found
-
-
-def correlations(
-    call: Callable[[int], Watch], samples: int
-) -> tuple[list[float | None], list[float | None]]:
-    """Of every row the correlation between samples and between positions.
-
-    Args:
-        call: From the number of a sample to a pass of it alone, with what was computed kept.
-        samples: How many.
-    """
-    passes = [call(k).rows for k in range(samples)]
-    if len({tuple((u.seen.place, u.seen.what) for u in rows) for rows in passes}) != 1:
-        return [], []
-    between: list[float | None] = []
-    within: list[float | None] = []
-    for own in zip(*passes, strict=True):
-        flat = [torch.cat([a.flatten() for a in u.arrays]) for u in own]
-        alike = samples > 1 and len({len(f) for f in flat}) == 1
-        between.append(_alike(torch.stack(flat)) if alike else None)
-        within.append(_positions(own))
-    return between, within
-
-
-def _positions(of: tuple[Uses, ...]) -> float | None:
-    if of[0].seen.what == "attention":
-        return None
-    found = []
-    for uses, a in ((u, a) for u in of for a in u.arrays[:4]):
-        rows = a.flatten(0, -2) if uses.last else a.movedim(1, -1).flatten(0, -2)
-        if a.ndim > 1 and len(rows) > 1:
-            found.append(_alike(rows[:256]))
-    known = [f for f in found if f is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _alike(rows: Tensor) -> float | None:
-    """The mean cosine of different rows."""
-    norms = rows.norm(dim=1)
-    if not bool((norms > 0).all()) or not bool(torch.isfinite(norms).all()):
-        return None
-    unit = rows / norms[:, None]
-    count = len(rows)
-    return float((unit.sum(dim=0).square().sum() - count) / (count * (count - 1)))

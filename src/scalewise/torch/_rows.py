@@ -1,0 +1,170 @@
+"""Rows of a report of signals, measured while the model runs: sums of squares of what it gives and of gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalewise.signals._seen import Seen
+
+
+@dataclass
+class Uses:
+    """Numbers of one row, summed over the times at which the model is there.
+
+    Args:
+        seen: The row, without them.
+        squares: The sum of squares of what it gives.
+        numbers: Of how many numbers.
+        slopes: The sum of squares of the gradient.
+        count: How often.
+        arrays: What it gives, where that is kept.
+        last: Whether channels are the last axis.
+    """
+
+    seen: Seen
+    squares: float = 0.0
+    numbers: int = 0
+    slopes: float = 0.0
+    count: int = 0
+    arrays: list[Tensor] = field(default_factory=list)
+    last: bool = True
+
+
+class Rows:
+    """Rows in the order in which the model comes to them.
+
+    Args:
+        keep: Whether to keep what they give; otherwise their gradients are measured.
+    """
+
+    def __init__(self, keep: bool) -> None:
+        self.uses: list[Uses] = []
+        self._keep = keep
+        self._index: dict[tuple[Any, ...], int] = {}
+        self._pending: list[tuple[Tensor, int]] = []
+        self._behind: dict[int, frozenset[int]] = {}
+
+    def __getitem__(self, index: int) -> Uses:
+        return self.uses[index]
+
+    def index(self, key: tuple[Any, ...]) -> int:
+        """Where a row is, or will be."""
+        return self._index.get(key, len(self.uses))
+
+    def count(self, place: str, what: str) -> int:
+        """How many rows of a kind there are at a place."""
+        return sum(key[:2] == (place, what) for key in self._index)
+
+    def behind(self, index: int) -> frozenset[int]:
+        """Numbers of all that a row was computed from."""
+        return self._behind[index]
+
+    def add(
+        self, key: tuple[Any, ...], seen: Seen, out: Tensor, *, last: bool, of: frozenset[int]
+    ) -> int:
+        """Measure a row that may have been met before.
+
+        Args:
+            key: By which it is known.
+            seen: What else is known of it.
+            out: What it gives.
+            last: Whether channels are the last axis.
+            of: Numbers of all that it was computed from.
+        """
+        index = self.index(key)
+        if index == len(self.uses):
+            self._index[key] = index
+            self.uses.append(Uses(seen, last=last))
+        self.measure(index, out, 1)
+        self._behind[index] = of
+        return index
+
+    def measure(self, index: int, out: Tensor, count: int) -> None:
+        """Add what a row gives, or with the count -1 take away what was added last."""
+        uses = self.uses[index]
+        own = out.detach()
+        uses.squares += count * float(own.float().square().sum())
+        uses.numbers += count * own.numel()
+        uses.count += count
+        if count < 0:
+            if uses.arrays:
+                uses.arrays.pop()
+            self._pending = [(t, i) for t, i in self._pending if i != index]
+            return
+        if self._keep:
+            uses.arrays.append(own.float().clone())
+        else:
+            self._pending.append((out, index))
+
+    def ask_for_gradients(self) -> None:
+        """Register what has been measured since, before anything is changed in place."""
+        for tensor, index in self._pending:
+            if tensor.requires_grad:
+
+                def add(slope: Tensor, index: int = index) -> None:
+                    self.uses[index].slopes += float(slope.detach().float().square().sum())
+
+                tensor.register_hook(add)
+        self._pending = []
+
+    def measured(self, samples: int) -> list[Seen]:
+        """The rows with sizes; after a backward pass with gradients."""
+        found = []
+        for uses in self.uses:
+            size = math.sqrt(max(uses.squares, 0.0) / max(uses.numbers, 1))
+            gradient = math.sqrt(uses.slopes / samples)
+            whole = math.sqrt(max(uses.squares, 0.0) / samples)
+            found.append(
+                replace(uses.seen, size=size, gradient=gradient, influence=gradient * whole)
+            )
+        return found
+
+
+def correlations(
+    call: Callable[[int], Rows], samples: int
+) -> tuple[list[float | None], list[float | None]]:
+    """The correlations between samples and between positions, of every row.
+
+    Args:
+        call: From the number of a sample to the rows of a pass of it alone, with what was computed kept.
+        samples: How many.
+    """
+    passes = [call(k).uses for k in range(samples)]
+    if len({tuple((u.seen.place, u.seen.what) for u in rows) for rows in passes}) != 1:
+        return [], []
+    between: list[float | None] = []
+    within: list[float | None] = []
+    for own in zip(*passes, strict=True):
+        flat = [torch.cat([a.flatten() for a in u.arrays]) for u in own]
+        alike = samples > 1 and len({len(f) for f in flat}) == 1
+        between.append(_alike(torch.stack(flat)) if alike else None)
+        within.append(_positions(own))
+    return between, within
+
+
+def _positions(of: tuple[Uses, ...]) -> float | None:
+    if of[0].seen.what == "attention":
+        return None
+    found = []
+    for uses, a in ((u, a) for u in of for a in u.arrays[:4]):
+        rows = a.flatten(0, -2) if uses.last else a.movedim(1, -1).flatten(0, -2)
+        if a.ndim > 1 and len(rows) > 1:
+            found.append(_alike(rows[:256]))
+    known = [f for f in found if f is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _alike(rows: Tensor) -> float | None:
+    """The mean cosine of different rows."""
+    norms = rows.norm(dim=1)
+    if not bool((norms > 0).all()) or not bool(torch.isfinite(norms).all()):
+        return None
+    unit = rows / norms[:, None]
+    count = len(rows)
+    return float((unit.sum(dim=0).square().sum() - count) / (count * (count - 1)))
