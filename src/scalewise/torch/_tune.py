@@ -32,7 +32,7 @@ def tune(
 
     One coordinate after the other is tried up and down, by four, by two and by the root of two, and followed for
     as long as the mean loss of the same seeds falls, by however little: at the base a constant shows its sign, not
-    its size. Then the winner and the start are trained on fresh seeds, three at least: the best of many candidates
+    its size. Then the winner and the start are trained on three to five fresh seeds: the best of many candidates
     is lucky by the draw, and a whole gain that is within its noise there keeps the start. A plan that knows `inputs`
     is trained on these once more as the theory would draw it (`critical`), with the same settings, and a base that
     this leaves behind is told; so is one that has not learnt beside `baseline`.

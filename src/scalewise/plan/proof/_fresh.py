@@ -13,10 +13,9 @@ import numpy as np
 
 from scalewise._readable import readable
 from scalewise.plan.proof._optimum import mean_of, sure
-from scalewise.plan.proof._standing import pm
+from scalewise.plan.proof._standing import LEVEL, pm
 
-SEEDS = 3  # at least
-LEVEL = 0.95  # one search of twenty that gained nothing says that it did
+FEWEST, MOST = 3, 5  # or as many as the search has
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Fresh:
 
     @property
     def beyond(self) -> bool:
-        """Whether the gain is beyond its noise, by Student's t at one side."""
+        """Whether the gain is beyond its noise; of twenty searches that gained nothing one says that it did."""
         gain, sem = self.gain
         if math.isinf(gain):
             return gain > 0
@@ -73,7 +72,15 @@ class Fresh:
         )
 
 
-def fresh_seeds(used: list[int]) -> list[int]:
-    """As many as were used, and three at least, of numbers behind them."""
-    first = max(used) + 1
-    return list(range(first, first + max(SEEDS, len(used))))
+def fresh_seeds(used: list[int], budget: int, candidates: int) -> list[int]:
+    """Numbers behind those that were used; none where a budget leaves no search beside the fewest.
+
+    Args:
+        used: Seeds of the search.
+        budget: Runs of all. A third goes to fresh seeds, within the bounds of their number.
+        candidates: How many are trained on them.
+    """
+    many = min(max(FEWEST, budget // 3 // candidates), max(MOST, len(used)))
+    if budget - many * candidates < 3 * len(used):
+        many = FEWEST if budget - FEWEST * candidates >= 3 * len(used) else 0
+    return list(range(max(used) + 1, max(used) + 1 + many))

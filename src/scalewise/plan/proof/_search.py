@@ -83,11 +83,12 @@ def searched(
         options = {"client": client if engine is None else engine, "progress": False}
         rounds = _Rounds(bench, base, train, numbers, store, options, report.add)
         theory = bench.theory(base)
-        spare = _spare(budget, numbers, 2 if theory is None else 3)
-        search = _Search(rounds, dict(start), names, budget - spare)
+        compared = 2 if theory is None else 3
+        more = fresh_seeds(numbers, budget, compared)
+        search = _Search(rounds, dict(start), names, budget - compared * len(more))
         finished = search.run()
         search.refuse_divergence()
-        fresh, standing = _judged(rounds, search, dict(start), theory if spare else None, spare, held)
+        fresh, standing = _judged(rounds, search, dict(start), more, theory, held)
     kept = search.best if fresh is None or fresh.beyond else dict(start)
     settings, constants = _parted(kept)
     return Tuned(
@@ -96,21 +97,14 @@ def searched(
     )  # fmt: skip
 
 
-def _spare(budget: int, seeds: list[int], candidates: int) -> int:
-    """Runs that are kept for fresh seeds; none where the search could not begin without them."""
-    wanted = candidates * len(fresh_seeds(seeds))
-    return wanted if budget - wanted >= 3 * len(seeds) else 0
-
-
 def _judged(
-    rounds: _Rounds, search: _Search, start: Changes, theory: Any, spare: int, baseline: float | None
+    rounds: _Rounds, search: _Search, start: Changes, seeds: list[int], theory: Any, baseline: float | None
 ) -> tuple[Fresh | None, Standing]:
     """The winner beside its start on fresh seeds, and where the better of them stands."""
-    if not spare:
+    if not seeds:
         last = [t for t in search.trials if t.kept][-1]
         return None, standing_of(last.losses, last.halves, baseline)
     candidates = [start] if search.best == start else [start, search.best]
-    seeds = fresh_seeds(rounds.seeds)
     losses, halves = rounds.train_on(candidates, seeds, rounds.plan, "fresh")
     fresh = Fresh(tuple(seeds), tuple(losses[0]), tuple(losses[-1]))
     k = -1 if fresh.beyond else 0

@@ -21,11 +21,12 @@ from scalewise.plan.proof._optimum import mean_of, sure
 SMALL = 0.03
 # The theory's initialisation is named where it ends lower by more than this part of the loss, beyond its error.
 FURTHER = 0.05
+LEVEL = 0.95  # that of Student's t for errors to one side: one word of twenty at the limit is wrong
 # Learning whose larger part came in the second half of the steps has only begun.
 _BEGUN = 0.5
 _WAYS = (
     "before anything is carried from it, take a wider base or more steps, draw it by the theory "
-    '(plan(..., init="critical")), or begin with a task that it learns at once'
+    '(plan(..., init="critical", inputs=...)), or begin with a task that it learns at once'
 )
 
 
@@ -78,11 +79,7 @@ class Standing:
         """Whether the base has learnt; ``None`` where that was not measured, or errors do not tell."""
         if not np.isfinite(self.losses).all() or self._behind:
             return False
-        if self.share is None:
-            return None
-        share, sem = self.share
-        error = sure(sem, len(self.losses) - 1) if len(self.losses) > 1 else 0.0
-        return None if abs(share - SMALL) <= error else share > SMALL
+        return self._level
 
     @property
     def sentence(self) -> str:
@@ -93,25 +90,22 @@ class Standing:
                 f"Of the runs of the base {gone} of {len(self.losses)} diverged, so it stands nowhere: take a smaller "
                 "learning rate."
             )
-        if self._behind:
-            less, sem = self.further or (0.0, 0.0)
-            return (
-                f"The base has not learnt what one of its size can: with the same settings and seeds the theory's "
-                f"initialisation ends {less:.3g}{pm(sem)} lower, at {np.mean(self.theory):.4g}; {_WAYS}."
+        where, share = "", self.share
+        if share is not None:
+            where = (
+                f"its loss {self.loss[0]:.4g}{pm(self.loss[1])} is {_below(share[0])} {self.baseline:.4g}, which "
+                "costs no learning"
             )
-        if self.share is None or self.learnt:
-            return ""
-        share, error = self.share
-        where = (
-            f"its loss {self.loss[0]:.4g}{pm(self.loss[1])} is {_below(share)} {self.baseline:.4g}, which costs no "
-            "learning"
-        )
-        if self.learnt is None:
+        if share is not None and self._level is False:
+            return f"The base has not learnt: {where}{self._moved()}{self._beside()}; {_WAYS}."
+        if self._behind:
+            return f"The base has not learnt what one of its size can{self._beside()}; {_WAYS}."
+        if share is not None and self._level is None:
             return (
                 f"Whether the base has learnt these seeds do not tell: {where}, and the error of that is "
-                f"{error:.1%}; take more seeds, or more steps."
+                f"{share[1]:.1%}; take more seeds, or more steps."
             )
-        return f"The base has not learnt: {where}{self._moved()}; {_WAYS}."
+        return ""
 
     @property
     def unmeasured(self) -> str:
@@ -129,11 +123,27 @@ class Standing:
             return ", and how it got there was not measured"
         fell, sem = self.progress
         learnt = self.baseline - self.loss[0]
-        seeds = len(self.losses)
-        beyond = fell > (sure(sem, seeds - 1) if seeds > 1 else 0.0)
-        if beyond and fell > _BEGUN * learnt:
-            return f", and it has only begun, {fell:.2g}{pm(sem)} of that in the second half of its steps"
-        return f", and it fell by {fell:.2g}{pm(sem)} in the second half of its steps"
+        much = fell > max(self._error(sem), _BEGUN * learnt)
+        begun = "has only begun: it " if much else ""
+        return f", and it {begun}fell by {fell:.2g}{pm(sem)} in the second half of its steps"
+
+    def _beside(self) -> str:
+        """How much further the theory's initialisation is, in words; nothing where it is not."""
+        if not self._behind or self.further is None:
+            return ""
+        less, sem = self.further
+        return (
+            f": with the same settings and seeds the theory's initialisation ends {less:.3g}{pm(sem)} lower, at "
+            f"{np.mean(self.theory):.4g}"
+        )
+
+    @property
+    def _level(self) -> bool | None:
+        """Whether the loss is surely far enough below the baseline, or surely not."""
+        if self.share is None:
+            return None
+        share, sem = self.share
+        return None if abs(share - SMALL) <= self._error(sem) else share > SMALL
 
     @property
     def _behind(self) -> bool:
@@ -141,9 +151,11 @@ class Standing:
         if self.further is None or not np.isfinite(self.theory).all():
             return False
         less, sem = self.further
-        seeds = len(self.losses)
-        error = sure(sem, seeds - 1) if seeds > 1 else 0.0
-        return less - error > FURTHER * abs(self.loss[0])
+        return less - self._error(sem) > FURTHER * abs(self.loss[0])
+
+    def _error(self, sem: float) -> float:
+        """What a number over these seeds may be off by to one side; nothing of one seed, which has no error."""
+        return sure(sem, len(self.losses) - 1, LEVEL) if len(self.losses) > 1 else 0.0
 
     def _told(self) -> list[str]:
         mean, sem = self.loss
