@@ -16,7 +16,7 @@ from scalewise.plan.proof._fresh import Fresh, fresh_seeds
 from scalewise.plan.proof._search import searched
 from scalewise.plan.proof._standing import SMALL, Standing, standing_of
 
-# Losses of two blocks of width 32 on the text of `tests/torch/teacher_of_four.py`, 100 steps at 2^-7, seeds 0 to 2:
+# Losses of two blocks of width 32 on the text of `tests/teacher_of_four.py`, 100 steps at 2^-7, seeds 0 to 2:
 # a table of the last token costs 2.818.
 TABLE = 2.8175
 DRAWN_AT_002 = ([2.773, 2.801, 2.785], [2.980, 2.934, 2.946])

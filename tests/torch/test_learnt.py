@@ -39,7 +39,7 @@ def test_a_base_that_has_not_learnt_is_told_by_the_tools_own_path() -> None:
     assert found.spent <= 12
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("test_a_base_that_has_not_learnt_is_told_by_the_tools_own_path")
 @pytest.mark.parametrize(("std", "init"), [(0.0, "drawn"), (0.02, "critical")])
 def test_a_base_that_has_learnt_is_told_nothing(std: float, init: str) -> None:
     """PyTorch's own initialisation, and the theory's."""
@@ -48,7 +48,7 @@ def test_a_base_that_has_learnt_is_told_nothing(std: float, init: str) -> None:
     assert found.standing.sentence == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("test_a_base_that_has_not_learnt_is_told_by_the_tools_own_path")
 def test_carried_from_a_base_that_has_not_learnt_is_refused_and_from_the_theory_wins() -> None:
     """At four times the width: planned from 0.02, plain retuned, and planned from the critical initialisation."""
     train, rates = trainer(STEPS), [2.0**k for k in range(-9, -4)]
