@@ -1,7 +1,7 @@
-"""A second task: the next of 32 symbols is drawn by a teacher who sees the last four, and a small GPT that learns it.
+"""A second task: the next of 32 symbols is drawn by a teacher who sees the last four, and a small GPT learns it.
 
-What one token tells is learnt within a few steps. The rest takes products of several, and weights drawn at 0.02, 0.11
-of 1/sqrt(fan-in) at width 32, stay for long on the plateau before that.
+What one token tells is learnt within a few steps. The rest takes products of several, and weights drawn at 0.02,
+0.11 of 1/sqrt(fan-in) at width 32, stay for long on the plateau before that.
 """
 
 from functools import lru_cache

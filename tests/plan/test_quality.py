@@ -1,4 +1,4 @@
-"""Golden and property tests: error of the fit, robustness and loss of infinite width, on losses with known answers."""
+"""Golden and property tests: error of the fit, robustness and loss of infinite width, on losses that are known."""
 
 import math
 
@@ -18,7 +18,16 @@ SIZES = [Size(f"width={n:g}", {"width": float(n)}) for n in WIDTHS]
 
 
 def bowls(
-    *, widths=WIDTHS, kappa=0.0, limit=2.0, excess=0.4, power=1.0, off=0.0, seeds=4, noise=0.0, seed=0
+    *,
+    widths=WIDTHS,
+    kappa=0.0,
+    limit=2.0,
+    excess=0.4,
+    power=1.0,
+    off=0.0,
+    seeds=4,
+    noise=0.0,
+    seed=0,
 ):
     """Parabolas whose bends go as width^-kappa and whose lowest losses as limit + excess (32/width)^power."""
     rng = np.random.default_rng(seed)
@@ -79,20 +88,31 @@ def test_losses_that_do_not_bear_it_are_not_extrapolated() -> None:
         assert found.limit is None
         return " ".join(found.unknown)
 
-    assert "it takes three widths with an optimum, and there are 2" in why(bowls(widths=[32, 64]), SIZES[:2])
-    assert "a line through two always fits; take three widths" in why(bowls(widths=[32, 64]), SIZES[:2])
+    assert "it takes three widths with an optimum, and there are 2" in why(
+        bowls(widths=[32, 64]), SIZES[:2]
+    )
+    assert "a line through two always fits; take three widths" in why(
+        bowls(widths=[32, 64]), SIZES[:2]
+    )
     assert "one seed has no error; take seeds=3" in why(bowls(seeds=1))
-    assert "is more than twice as wide as the losses of all sizes differ" in why(bowls(excess=0.003, noise=0.01))
+    assert "is more than twice as wide as the losses of all sizes differ" in why(
+        bowls(excess=0.003, noise=0.01)
+    )
     bumpy = bowls(noise=1e-4)
     bumpy[1] += 0.3
-    assert "no power between 0.25 and 2 fits the losses of all sizes within their noise" in why(bumpy)
+    assert "no power between 0.25 and 2 fits the losses of all sizes within their noise" in why(
+        bumpy
+    )
     flat = bowls(seeds=2)
     flat[2], flat[2, 4] = 3.0, [2.5, 3.3]  # the minimum is one seed's alone
     assert "they do not bend upwards for sure" in " ".join(quality(flat).unknown)
 
 
 def test_a_flattening_bowl_is_called_robust() -> None:
-    text = {k: str(check_losses("lr", VALUES, SIZES, bowls(kappa=k, noise=1e-3))) for k in (0.5, -0.5, 0.0)}
+    text = {
+        k: str(check_losses("lr", VALUES, SIZES, bowls(kappa=k, noise=1e-3)))
+        for k in (0.5, -0.5, 0.0)
+    }
     assert "over width the losses about the optimum flatten" in text[0.5].lower()
     assert "about the optimum sharpen" in text[-0.5]
     assert "neither flatten nor sharpen for sure" in text[0.0]
@@ -117,7 +137,9 @@ def test_neither_units_nor_orders_matter(unit, level, seeds, sizes) -> None:
     assert b.robustness.value == pytest.approx(a.robustness.value, rel=1e-4)
     assert b.robustness.high == pytest.approx(a.robustness.high, rel=1e-4)
     for end in ("value", "low", "high"):
-        assert getattr(b.limit, end) == pytest.approx(unit * getattr(a.limit, end) + level, rel=1e-3, abs=1e-6)
+        assert getattr(b.limit, end) == pytest.approx(
+            unit * getattr(a.limit, end) + level, rel=1e-3, abs=1e-6
+        )
 
 
 def test_one_curve_of_three_widths_is_its_closed_form() -> None:
@@ -130,7 +152,7 @@ def test_one_curve_of_three_widths_is_its_closed_form() -> None:
 
 
 def test_a_run_that_diverged_is_no_number() -> None:
-    """Its value has no mean, whatever the others lost there; its share is told, and the optimum is fitted without."""
+    """Its value has no mean, whatever others lost there; its share is told, and the optimum is fitted without."""
     losses = bowls()
     losses[:, X == -4.0, 1] = np.nan
     losses[:, X == -3.0] = np.inf

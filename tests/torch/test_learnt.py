@@ -51,7 +51,7 @@ def test_a_base_that_has_learnt_is_told_nothing(std: float, init: str) -> None:
 @pytest.mark.thorough("test_a_base_that_has_not_learnt_is_told_by_the_tools_own_path")
 def test_carried_from_a_base_that_has_not_learnt_is_refused_and_from_the_theory_wins() -> None:
     """At four times the width: planned from 0.02, plain retuned, and planned from the critical initialisation."""
-    train, rates = trainer(STEPS), [2.0**k for k in range(-9, -4)]
+    train, rates = trainer(STEPS), [2.0**k for k in range(-8, -4)]
     options = {"widths": [32, 128], "rates": rates, "seeds": 3, "baseline": text(), **QUIET}
     carried = sw.torch.check_transfer(planned(), train, **options)
     assert carried.outcome == "not learnt"

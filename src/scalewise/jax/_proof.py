@@ -91,9 +91,9 @@ def check_transfer(
         store: As in `scalewise.sweep`: what is finished is kept there, and the same call goes on behind it.
         client: As in `scalewise.sweep`: where the runs are computed.
         progress: As in `scalewise.sweep`.
-        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the targets,
-            of which it is made (integers of one axis are labels, of two tokens of sequences, in nats; other
-            numbers are held against their mean). A base that is not below it by three percent has not learnt.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Raises:
         PlanError: If sizes or values are too few, the factory takes no seed, or `train` does not return a loss.
@@ -134,9 +134,9 @@ def tune(
         store: A folder, or an address of fsspec; the same call goes on behind what is there.
         client: As in `scalewise.sweep`.
         progress: As in `scalewise.sweep`, counting runs.
-        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the targets,
-            of which it is made (integers of one axis are labels, of two tokens of sequences, in nats; other
-            numbers are held against their mean). A base that is not below it by three percent has not learnt.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Raises:
         PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every

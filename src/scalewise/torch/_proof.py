@@ -113,9 +113,9 @@ def check_transfer(
         store: As in `scalewise.sweep`: what is finished is kept there, and the same call goes on behind it.
         client: As in `scalewise.sweep`: where the runs are computed.
         progress: As in `scalewise.sweep`.
-        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the targets,
-            of which it is made (integers of one axis are labels, of two tokens of sequences, in nats; other
-            numbers are held against their mean). A base that is not below it by three percent has not learnt.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Returns:
         The verdict in one sentence, the optimum of every size with its standard error in octaves, the drifts,

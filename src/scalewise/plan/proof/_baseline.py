@@ -11,6 +11,7 @@ from scalewise._arrays import real_array
 from scalewise._words import shown
 from scalewise.plan._errors import PlanError
 
+
 def baseline_of(given: Any) -> float | None:
     r"""The loss of the best predictor that needs no network.
 
@@ -49,8 +50,8 @@ def baseline_of(given: Any) -> float | None:
         value = math.nan
     if not 0 < value < math.inf:
         raise PlanError(
-            "`baseline` must be a positive number, the loss of a predictor that has learnt nothing, or targets that "
-            f"are not all the same; got {shown(given)}."
+            "`baseline` must be a positive number, the loss of a predictor that has learnt nothing, or targets "
+            f"that are not all the same; got {shown(given)}."
         )
     return value
 

@@ -107,7 +107,9 @@ def ends_of(found: Any) -> tuple[float, float]:
 
 
 def _mean(losses: list[float]) -> float:
-    return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.nan
+    return (
+        math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.nan
+    )
 
 
 def _number(value: Any) -> float:

@@ -73,7 +73,7 @@ class TransferCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """``"transfers"``, ``"drifts"``, ``"diverged"``, ``"not learnt"``, ``"not bracketed"`` or ``"too poor"``."""
+        """``"transfers"``, ``"drifts"``, ``"diverged"``, ``"not learnt"``, ``"not bracketed"``, ``"too poor"``."""
         return self.finding.outcome
 
     @property
@@ -153,7 +153,14 @@ class TransferCheck:
             rows.append((size.label, *(there if math.isfinite(o.place) else none), diverged))
         lines = [line for q in self.qualities for line in q._told()]
         stands = self.standing._told() if self.standing else []
-        return [self.verdict, "", Rows(head, rows), *([""] if lines or stands else []), *lines, *stands]
+        return [
+            self.verdict,
+            "",
+            Rows(head, rows),
+            *([""] if lines or stands else []),
+            *lines,
+            *stands,
+        ]
 
     def _where(self, share: Float[np.ndarray, " value"]) -> str:
         """At which values which share of the seeds diverged."""

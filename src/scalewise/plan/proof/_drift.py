@@ -10,6 +10,7 @@ import numpy as np
 
 from scalewise.plan.proof._optimum import Optimum, sure
 
+
 @dataclass(frozen=True)
 class Drift:
     """Octaves of the optimum for each octave of a size.

@@ -1,7 +1,7 @@
 """The winner of a search and its start on seeds that the search has not seen: is the gain beyond its noise?
 
-The best of a hundred candidates is lucky by the draw. On seeds of its own it is no longer, and paired with the start
-on the same ones it has an error that a search cannot know.
+The best of a hundred candidates is lucky by the draw. On fresh seeds it is no longer, and paired with the start on
+the same ones it has an error that a search cannot know.
 """
 
 from __future__ import annotations

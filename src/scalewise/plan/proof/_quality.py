@@ -1,16 +1,17 @@
 r"""How well a hyperparameter transfers: error of the fit, exponent of robustness, and the loss of infinite size.
 
-Kalra and Barkeshli ask three things of a law of optima over sizes $n$: how well it fits, $\mathcal E$; how dear it is
-to miss it, $\kappa$; and what is lost in the end, by the loss $L(\infty)$. With optima $x^*(n)=\log_2\eta^*(n)$ and
-losses $L(x,n)$ they are here
+Kalra and Barkeshli ask three things of a law of optima over sizes $n$: how well it fits, $\mathcal E$; how dear it
+is to miss it, $\kappa$; and what is lost in the end, by the loss $L(\infty)$. With optima
+$x^*(n)=\log_2\eta^*(n)$ and losses $L(x,n)$ they are here
 
 $$\mathcal E^2=\frac1{m-2}\sum_n\bigl(x^*(n)-a-b\log_2n\bigr)^2,\qquad
 \partial_x^2L(x^*,n)\propto n^{-\kappa},\qquad L(x^*,n)=L(\infty)+An^{-\alpha}.$$
 
-A miss by $\delta$ octaves costs $\frac12\partial_x^2L\,\delta^2$: for $\kappa>0$ less with every size, for $\kappa<0$ more.
+A miss by $\delta$ octaves costs $\frac12\partial_x^2L\,\delta^2$: for $\kappa>0$ less with every size, for
+$\kappa<0$ more.
 
-Source: arXiv 2605.21486, of which we know the abstract and a summary: the names and what they are for are theirs, the
-formulas are ours.
+Source: arXiv 2605.21486, of which we know the abstract and a summary: the names and what they are for are theirs,
+the formulas are ours.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Quality:
 
     Args:
         axis: Name of the size.
-        fit_error: $\mathcal E$, in octaves: what the optima scatter about their power law by; ``None`` of two sizes.
+        fit_error: $\mathcal E$, in octaves: what the optima scatter about their power law; ``None`` of two sizes.
         seeds_error: What of it the seeds alone would give, in octaves; ``None`` of one seed.
         robustness: $\kappa$; positive where the losses about the optimum flatten with the size.
         limit: $L(\infty)$, the loss at the optimum of an infinite size; the interval covers powers $\alpha$ between
@@ -81,7 +82,13 @@ class Quality:
             )
         if self.robustness is not None:
             low, high = self.robustness.low, self.robustness.high
-            turns = "flatten" if low > 0 else "sharpen" if high < 0 else "neither flatten nor sharpen for sure"
+            turns = (
+                "flatten"
+                if low > 0
+                else "sharpen"
+                if high < 0
+                else "neither flatten nor sharpen for sure"
+            )
             lines.append(
                 f"Over {self.axis} the losses about the optimum {turns}: robustness {self.robustness}."
             )
@@ -119,13 +126,13 @@ def quality_of(drift: Drift, optima: Sequence[Optimum]) -> Quality:
 def _scatter(u: np.ndarray, places: np.ndarray) -> float | None:
     if len(u) < _SIZES:
         return None
-    rest = places - np.polynomial.polynomial.polyval(u, np.polynomial.polynomial.polyfit(u, places, 1))
+    rest = places - np.polynomial.polynomial.polyval(
+        u, np.polynomial.polynomial.polyfit(u, places, 1)
+    )
     return math.sqrt(float(rest @ rest) / (len(u) - 2))
 
 
-def _robustness(
-    n: np.ndarray, optima: Sequence[Optimum], axis: str
-) -> tuple[Estimate | None, str]:
+def _robustness(n: np.ndarray, optima: Sequence[Optimum], axis: str) -> tuple[Estimate | None, str]:
     """The exponent by least squares of logarithms, with the larger of two errors, as a drift has it."""
     bends = np.array([o.bend for o in optima])
     omitted = np.array([o.bends for o in optima])
@@ -140,7 +147,10 @@ def _robustness(
     kappa = -float(weights @ np.log(bends))
     seeds = omitted.shape[1]
     if seeds < 2:
-        return None, f"One seed has no error: the robustness over {axis} is not known; take seeds=3."
+        return (
+            None,
+            f"One seed has no error: the robustness over {axis} is not known; take seeds=3.",
+        )
     # As the drift: networks of two sizes are independent, and as noisy as all are in the mean.
     each = np.mean([jackknife(np.log(o)) ** 2 for o in omitted])
     rest = np.log(bends) - np.log(bends).mean() + kappa * u
@@ -184,7 +194,9 @@ def extrapolated(
     fits = [_line(n, losses, power) for power in POWERS]
     squares = np.array([square for _, _, square in fits])
     best = int(squares.argmin())
-    if m > _SIZES and squares[best] > (m - _SIZES) * _largest(m - _SIZES, dof) * noise + _tiny(losses):
+    if m > _SIZES and squares[best] > (m - _SIZES) * _largest(m - _SIZES, dof) * noise + _tiny(
+        losses
+    ):
         return None, (
             f"{head}no power between {POWERS[0]:g} and {POWERS[-1]:g} fits the losses of all sizes within their "
             "noise; leave out the smallest."

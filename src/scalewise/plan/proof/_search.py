@@ -1,8 +1,8 @@
 r"""Constants and settings tuned at the base: one coordinate after the other, by steps that are halved.
 
-Candidates are compared seed by seed, and a small gain is followed: what gains .02 nats at the base gained .07 to .13
-at eight times its width. At the end the winner and the start are trained on seeds that the search has not seen, and
-a whole gain that is within its noise there is not kept. Every round of candidates is a sweep of its own, so that a
+Candidates are compared seed by seed, and a small gain is followed: what gains .02 nats at the base gained .07 to
+.13 at eight times its width. At the end the winner and the start are trained on seeds that the search has not
+seen, and a whole gain that is within its noise there is not kept. Every round of candidates is a sweep of its own, so that a
 search that is killed goes on, and one with a larger budget begins with what a smaller one found.
 """
 
@@ -98,7 +98,12 @@ def searched(
 
 
 def _judged(
-    rounds: _Rounds, search: _Search, start: Changes, seeds: list[int], theory: Any, baseline: float | None
+    rounds: _Rounds,
+    search: _Search,
+    start: Changes,
+    seeds: list[int],
+    theory: Any,
+    baseline: float | None,
 ) -> tuple[Fresh | None, Standing]:
     """The winner beside its start on fresh seeds, and where the better of them stands."""
     if not seeds:
@@ -312,7 +317,6 @@ def _gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
         return mean_of(before - after)
     worse = -math.inf if np.isfinite(before).all() else math.inf
     return (worse if np.isfinite(before).all() or np.isfinite(after).all() else 0.0), math.nan
-
 
 
 def _floats(losses: np.ndarray) -> tuple[float, ...]:

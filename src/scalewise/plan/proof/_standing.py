@@ -19,8 +19,9 @@ from scalewise.plan.proof._optimum import mean_of, sure
 # A base that is less than this part below its baseline has not learnt. On letters of a text a small GPT that was
 # on its plateau ended between 1 % below and 2 % above the table of the last letter, tuned ones 6 % below.
 SMALL = 0.03
-# The theory's initialisation is named where it ends lower by more than this part of the loss, beyond its error.
-FURTHER = 0.05
+# The theory's initialisation is named where it ends lower, beyond its error, by more than this part of the
+# baseline, or of the loss without one.
+FURTHER = 0.03
 LEVEL = 0.95  # that of Student's t for errors to one side: one word of twenty at the limit is wrong
 # Learning whose larger part came in the second half of the steps has only begun.
 _BEGUN = 0.5
@@ -62,7 +63,7 @@ class Standing:
 
     @property
     def progress(self) -> tuple[float, float] | None:
-        """How much the loss fell between half and all of the steps, and the standard error; ``None`` of no curve."""
+        """How much the loss fell between half and all of the steps, and its error; ``None`` of no curve."""
         if not self.halves:
             return None
         return mean_of(np.array(self.halves) - np.array(self.losses))
@@ -87,8 +88,8 @@ class Standing:
         if not np.isfinite(self.losses).all():
             gone = int((~np.isfinite(self.losses)).sum())
             return (
-                f"Of the runs of the base {gone} of {len(self.losses)} diverged, so it stands nowhere: take a smaller "
-                "learning rate."
+                f"Of the runs of the base {gone} of {len(self.losses)} diverged, so it stands nowhere: take a "
+                "smaller learning rate."
             )
         where, share = "", self.share
         if share is not None:
@@ -114,7 +115,9 @@ class Standing:
         if self.baseline is None:
             lacks.append("no `baseline` was given to hold its loss against")
         if not self.halves:
-            lacks.append("`train` returned no curve, such as [loss at half of the steps, loss at all]")
+            lacks.append(
+                "`train` returned no curve, such as [loss at half of the steps, loss at all]"
+            )
         return f"Of the base not all was measured: {' and '.join(lacks)}." if lacks else ""
 
     def _moved(self) -> str:
@@ -147,11 +150,12 @@ class Standing:
 
     @property
     def _behind(self) -> bool:
-        """Whether the theory's initialisation is further by more than its error and a small part of the loss."""
+        """Whether the theory's initialisation is further by more than its error and a small part of the whole."""
         if self.further is None or not np.isfinite(self.theory).all():
             return False
         less, sem = self.further
-        return less - self._error(sem) > FURTHER * abs(self.loss[0])
+        whole = abs(self.loss[0]) if self.baseline is None else self.baseline
+        return less - self._error(sem) > FURTHER * whole
 
     def _error(self, sem: float) -> float:
         """What a number over these seeds may be off by to one side; nothing of one seed, which has no error."""
@@ -167,7 +171,8 @@ class Standing:
             parts.append(f"{fell:.3g}{pm(error)} of it gained in the second half of the steps")
         if self.further is not None:
             less, error = self.further
-            parts.append(f"{_lower(less)}{pm(error)} by the theory's initialisation")
+            way = "lower" if less >= 0 else "higher"
+            parts.append(f"{abs(less):.3g}{pm(error)} {way} by the theory's initialisation")
         lines = [", ".join(parts) + "."]
         return lines + [line for line in (self.sentence, self.unmeasured) if line]
 
@@ -194,7 +199,3 @@ def pm(sem: float) -> str:
 
 def _below(share: float) -> str:
     return f"{share:.1%} below" if share >= 0 else f"{-share:.1%} above"
-
-
-def _lower(less: float) -> str:
-    return f"{less:.3g} lower" if less >= 0 else f"{-less:.3g} higher"

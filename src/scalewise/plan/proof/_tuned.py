@@ -53,7 +53,7 @@ class Tuned:
         budget: How many it had.
         finished: Whether no smaller step was left; otherwise the budget ended it.
         standing: Where the base stands that these make.
-        fresh: Winner and start on seeds that the search has not seen; ``None`` where the budget left no runs for it.
+        fresh: Winner and start on seeds that the search has not seen; ``None`` where the budget left no runs.
     """
 
     settings: dict[str, float]
@@ -72,7 +72,7 @@ class Tuned:
 
     @property
     def loss(self) -> tuple[float, float]:
-        """Mean loss at the base of what is to be carried, and its standard error; on fresh seeds if there were any."""
+        """Mean loss at the base of what is to be carried, and its error; on fresh seeds if there were any."""
         return self.standing.loss
 
     @property
