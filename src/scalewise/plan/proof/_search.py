@@ -2,8 +2,8 @@ r"""Constants and settings tuned at the base: one coordinate after the other, by
 
 Candidates are compared seed by seed, and a small gain is followed: what gains .02 nats at the base gained .07 to
 .13 at eight times its width. At the end the winner and the start are trained on seeds that the search has not
-seen, and a whole gain that is within its noise there is not kept. Every round of candidates is a sweep of its own, so that a
-search that is killed goes on, and one with a larger budget begins with what a smaller one found.
+seen, and a whole gain that is within its noise there is not kept. Every round of candidates is a sweep of its own,
+so that a search that is killed goes on, and one with a larger budget begins with what a smaller one found.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _judged(
         return None, standing_of(last.losses, last.halves, baseline)
     candidates = [start] if search.best == start else [start, search.best]
     losses, halves = rounds.train_on(candidates, seeds, rounds.plan, "fresh")
-    fresh = Fresh(tuple(seeds), tuple(losses[0]), tuple(losses[-1]))
+    fresh = Fresh(tuple(seeds), _floats(losses[0]), _floats(losses[-1]))
     k = -1 if fresh.beyond else 0
     drawn: tuple[float, ...] = ()
     if theory is not None and np.isfinite(losses[k]).all():
