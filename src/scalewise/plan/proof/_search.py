@@ -115,7 +115,7 @@ def _judged(
     k = -1 if fresh.beyond else 0
     drawn: tuple[float, ...] = ()
     if theory is not None and np.isfinite(losses[k]).all():
-        # With the settings of the better one, and its constants but for the theory's.
+        # With the settings of the better one; constants are the theory's alone.
         settings, _ = _parted(candidates[k])
         drawn = tuple(rounds.train_on([dict(settings)], seeds, theory, "theory")[0][0])
     return fresh, standing_of(losses[k], halves[k], baseline, drawn)
