@@ -51,14 +51,19 @@ def test_a_base_that_has_learnt_is_told_nothing(std: float, init: str) -> None:
 @pytest.mark.thorough("test_a_base_that_has_not_learnt_is_told_by_the_tools_own_path")
 def test_carried_from_a_base_that_has_not_learnt_is_refused_and_from_the_theory_wins() -> None:
     """At four times the width: planned from 0.02, plain retuned, and planned from the critical initialisation."""
-    train, rates = trainer(STEPS), [2.0**k for k in range(-8, -4)]
-    options = {"widths": [32, 128], "rates": rates, "seeds": 3, "baseline": text(), **QUIET}
-    carried = sw.torch.check_transfer(planned(), train, **options)
+
+    def checked(plan, middle):
+        rates = [2.0**k for k in (middle - 1, middle, middle + 1)]
+        return sw.torch.check_transfer(
+            plan, trainer(STEPS), widths=[32, 128], rates=rates, seeds=3, baseline=text(), **QUIET
+        )
+
+    carried = checked(planned(), -8)
     assert carried.outcome == "not learnt"
     assert carried.verdict.startswith("The base has not learnt: its loss")
-    warm = sw.torch.check_transfer(planned(init="critical"), train, **options)
+    warm = checked(planned(init="critical"), -6)
     assert warm.outcome != "not learnt"
-    plain = sw.torch.check_transfer(planned(strategy=sw.scaling.standard()), train, **options)
+    plain = checked(planned(strategy=sw.scaling.standard()), -9)
 
     def at_best_of_the_base(found):
         k = int(found.losses[0].mean(axis=1).argmin())
@@ -66,5 +71,5 @@ def test_carried_from_a_base_that_has_not_learnt_is_refused_and_from_the_theory_
 
     retuned = plain.losses[1, int(plain.losses[1].mean(axis=1).argmin())]
     # Paired by the seed, which is that of the data too.
-    assert (at_best_of_the_base(carried) - retuned).mean() > 0
-    assert (at_best_of_the_base(warm) - retuned).mean() < 0
+    assert (at_best_of_the_base(carried) - retuned).mean() > 0.05
+    assert (at_best_of_the_base(warm) - retuned).mean() < -0.3
