@@ -4,6 +4,7 @@ from breaks import row
 
 CONSTANTS, PROOF = "tests/plan/test_constants.py", "tests/plan/test_proof.py"
 TORCH = "tests/torch/test_proof.py"
+STANDING, QUALITY = "tests/plan/test_standing.py", "tests/plan/test_quality.py"
 of_constants = row("plan/_constants.py", CONSTANTS)
 of_table = row("plan/_table.py", CONSTANTS)
 of_base = row("plan/_base.py", CONSTANTS)
@@ -12,6 +13,10 @@ of_drift = row("plan/proof/_drift.py", PROOF)
 of_verdict = row("plan/proof/_verdict.py", PROOF)
 of_search = row("plan/proof/_search.py", PROOF)
 of_bench = row("plan/proof/_bench.py", PROOF)
+of_fresh = row("plan/proof/_fresh.py", STANDING)
+of_standing = row("plan/proof/_standing.py", STANDING)
+of_baseline = row("plan/proof/_baseline.py", STANDING)
+of_quality = row("plan/proof/_quality.py", QUALITY)
 of_transfer = row(
     "plan/proof/_transfer.py", f"{TORCH}::test_a_grid_that_is_killed_goes_on_in_another_process"
 )
@@ -54,9 +59,20 @@ MUTANTS = (
     ),
     of_optimum("optimum: jackknife without its factor", "np.sqrt((m - 1) / m *", "np.sqrt(1 / m *"),
     of_optimum(
-        "optimum: a run that diverged left out",
-        "np.where(bad, losses[~bad].max(), losses)",
-        "np.where(bad, losses[~bad].min(), losses)",
+        "optimum: a run that diverged left out of its mean",
+        "good = np.isfinite(losses).all(axis=1)",
+        "good = np.isfinite(losses).any(axis=1)",
+    ),
+    of_optimum(
+        "optimum: a run that diverged taken for one that lost nothing",
+        "window, guessed = _among(np.isfinite(mean), near, k)",
+        "window, guessed = near",
+    ),
+    of_optimum(
+        "optimum: carried to where runs diverge for nothing",
+        'return float("inf"), nan',
+        "return 0.0, nan",
+        QUALITY,
     ),
     of_optimum(
         "optimum: an edge taken for a minimum", '"left" if k == 0 else', '"" if k == 0 else'
@@ -102,6 +118,71 @@ MUTANTS = (
         "0 > self._budget",
     ),
     of_search("search: ever larger weights", "b <= max(a, LARGEST)", "True"),
+    of_search(
+        "search: luck is kept",
+        "fresh is None or fresh.beyond",
+        "True",
+        STANDING,
+    ),
+    of_search(
+        "search: the luck of its own seeds",
+        "rounds.train_on(candidates, seeds, rounds.plan",
+        "rounds.train_on(candidates, rounds.seeds, rounds.plan",
+        PROOF,
+    ),
+    of_search(
+        "search: the theory with other settings",
+        "rounds.train_on([dict(settings)]",
+        "rounds.train_on([dict(start)]",
+        STANDING,
+    ),
+    of_fresh(
+        "fresh: a gain beyond one error is enough", "sure(sem, len(self.seeds) - 1, LEVEL)", "sem"
+    ),
+    of_fresh("fresh: beyond the budget", "if budget - many * candidates < 3", "if budget < 3"),
+    of_standing("standing: errors forgotten", "abs(share - SMALL) <= self._error(sem)", "False"),
+    of_standing(
+        "standing: whatever is below its baseline has learnt", "SMALL = 0.03", "SMALL = 0.0"
+    ),
+    of_standing(
+        "standing: the theory named wherever it is lower",
+        "less - self._error(sem) > FURTHER * whole",
+        "less > 0",
+    ),
+    of_standing(
+        "standing: progress of a plateau for a beginning",
+        "max(self._error(sem), _BEGUN * learnt)",
+        "0",
+    ),
+    of_baseline(
+        "baseline: a table held against what it was counted on",
+        "known, asked in",
+        "known, known in",
+    ),
+    of_baseline("baseline: base 2", "-(p * np.log(p))", "-(p * np.log2(p))"),
+    of_quality("quality: robustness of the wrong sign", "kappa = -float(", "kappa = float("),
+    of_quality("quality: a line through three has no error", "/ (len(u) - 2))", "/ len(u))"),
+    of_quality(
+        "quality: the best power alone is believed",
+        "quantile**2 * noise + _tiny(losses)\n    ends",
+        "_tiny(losses)\n    ends",
+    ),
+    of_quality(
+        "quality: what seeds share forgotten and what they do not",
+        "noise * (weights @ weights - 1 / m) + shared",
+        "noise * 0",
+    ),
+    of_quality("quality: losses that no power fits", "(m - _SIZES) * _largest", "1e9 * _largest"),
+    row("plan/proof/_verdict.py", STANDING)(
+        "verdict: carried from a base that has not learnt",
+        "standing is not None and standing.learnt is False",
+        "False",
+    ),
+    of_bench(
+        "bench: half of a curve for its beginning",
+        "curve[n // 2 - size : (n + 1) // 2]",
+        "curve[:size]",
+    ),
     of_search(
         "search: gains of means",
         "return mean_of(before - after)",

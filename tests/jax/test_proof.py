@@ -86,11 +86,23 @@ def test_a_grid_and_a_search_run_the_users_training() -> None:
         train,
         start={"lr": 2.0**-6},
         over=["lr"],
-        budget=12,
+        budget=16,
         seeds=2,
         client=0,
         progress=False,
+        baseline=y,
     )
     assert tuned.settings["lr"] > 2.0**-6
+    assert tuned.fresh.beyond
+    # Four steps: of what costs no learning most is left, and JAX has no initialisation of the theory beside it.
+    assert tuned.standing.baseline == pytest.approx(np.mean((y - y.mean(0)) ** 2))
+    assert tuned.standing.theory == ()
+    assert tuned.standing.share is not None
+    plateau = sw.jax.check_transfer(
+        planned(), train, widths=[16, 32], rates=rates, seeds=4, client=0, progress=False,
+        baseline=float(found.losses[0].min()) / 2,
+    )  # fmt: skip
+    assert plateau.outcome == "not learnt"
+    assert plateau.verdict.startswith("The base has not learnt: its loss")
     with pytest.raises(PlanError, match="`train` must be a function"):
         sw.jax.check_transfer(planned(), "train", widths=[16, 32], rates=rates)

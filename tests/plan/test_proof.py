@@ -12,7 +12,7 @@ from scalewise import scaling
 from scalewise.plan import PlanError
 from scalewise.plan._constants import with_constants
 from scalewise.plan.proof import check_losses, find_optimum
-from scalewise.plan.proof._bench import loss_of
+from scalewise.plan.proof._bench import ends_of
 from scalewise.plan.proof._check import Size
 from scalewise.plan.proof._drift import Drift, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess
@@ -153,7 +153,7 @@ def test_divergence_is_an_outcome_with_a_name() -> None:
         "Every run at width=256 diverged, for all values of lr from 2^-10 to 2^-3, so there is no optimum. Take "
         "smaller values; if those diverge too it is not lr"
     )
-    assert "32 of 32" in str(one).splitlines()[-1]
+    assert "32 of 32: 100% at 2^-10, 100% at 2^-9, ... 100% at 2^-3" in str(one)
     assert one.drifts[0].slope == pytest.approx(0, abs=1e-3)
     assert math.isnan(one.costs[3][0])
     everything = check_losses("lr", VALUES, SIZES, np.full_like(losses, np.inf))
@@ -189,13 +189,19 @@ def test_two_axes_are_judged_each_by_itself() -> None:
 
 
 def test_what_a_training_may_return() -> None:
-    assert loss_of(np.float32(1.5)) == 1.5
-    assert loss_of([9.0] * 18 + [2.0, 4.0]) == 3.0
-    assert loss_of(np.array([5.0, 1.0])) == 1.0
-    assert math.isnan(loss_of([1.0, math.inf]))
+    assert ends_of([9.0] * 18 + [2.0, 4.0]) == (3.0, 9.0)
+    assert ends_of(np.array([5.0, 1.0])) == (1.0, 5.0)
+    # Half of three lies between the first and the second; of twenty, at the ninth and the tenth.
+    assert ends_of((4.0, 2.0, 1.0)) == (1.0, 3.0)
+    assert ends_of(np.arange(20.0)) == (18.5, 8.5)
+    for alone in (np.float32(1.5), [1.5]):
+        end, half = ends_of(alone)
+        assert end == 1.5
+        assert math.isnan(half)
+    assert math.isnan(ends_of([1.0, math.inf])[0])
     for wrong in (None, "low", [], {"loss": 1}):
         with pytest.raises(PlanError, match=r"`train` must return its loss, a number or a list"):
-            loss_of(wrong)
+            ends_of(wrong)
 
 
 class _Plan:
@@ -231,6 +237,9 @@ class _Bench:
     def factory(self, plan):
         return len
 
+    def theory(self, plan):
+        return None
+
     def undisturbed(self):
         return nullcontext()
 
@@ -251,14 +260,20 @@ def test_the_search_finds_what_is_best_and_keeps_its_books() -> None:
     }
     found = searched(_Bench(), _Plan(), bowl, **options, budget=200, seeds=2)
     assert found.finished
-    assert found.spent == sum(len(t.losses) for t in found.trials) <= 200
+    # Two candidates on five fresh seeds besides.
+    assert found.spent == sum(len(t.losses) for t in found.trials) + 2 * 5 <= 200
     assert abs(math.log2(found.settings["lr"]) + 7) <= 0.5
     assert abs(math.log2(found.constants["hidden"]["std"]) - 3) <= 0.5
     assert found.settings["weight_decay"] == 0
     kept = [t for t in found.trials if t.kept]
     means = [np.mean(t.losses) for t in kept]
     assert means == sorted(means, reverse=True)
-    assert found.loss[0] == means[-1] == min(np.mean(t.losses) for t in found.trials)
+    assert means[-1] == min(np.mean(t.losses) for t in found.trials)
+    assert found.fresh is not None
+    assert found.fresh.seeds == (2, 3, 4, 5, 6)
+    assert found.fresh.beyond
+    assert found.loss[0] == np.mean(found.fresh.winner)
+    assert found.fresh.gain[0] == pytest.approx(means[0] - means[-1], abs=0.01)
     # Gains are told seed by seed: levels that differ by ten do not hide them.
     assert all(t.gain_sem < 0.01 for t in found.trials[1:])
     assert found.record.sizes["trial"] == len(found.trials)

@@ -256,13 +256,17 @@ def test_tune_finds_a_constant_that_was_spoilt_and_hands_it_to_the_plan() -> Non
         fit,
         start={"lr": 2**-5},
         over=["hidden.std", "lr"],
-        budget=40,
-        seeds=2,
+        budget=100,
+        seeds=4,
         progress=False,
     )
-    assert found.spent <= 40
+    assert found.spent <= 100
     assert found.constants.get("hidden", {}).get("std", 1.0) >= 0.5
-    assert found.best.losses < found.trials[0].losses
+    assert np.mean(found.best.losses) < np.mean(found.trials[0].losses)
+    # Two seeds find as much, and on fresh ones it is not beyond what these differ by.
+    assert found.fresh is not None
+    assert found.fresh.beyond
+    assert "beyond its noise" in found.verdict
     better = spoilt.with_constants(found.constants)
     assert better.std("2.weight") > 3 * spoilt.std("2.weight")
     names = {t.changed for t in found.trials}

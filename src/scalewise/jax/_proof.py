@@ -37,6 +37,10 @@ class _JaxProofBench:
             )
         return plan.request.build
 
+    def theory(self, plan: JaxPlan) -> None:
+        """None: the initialisation of the theory is read off modules of PyTorch alone."""
+        del plan
+
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Nothing is drawn from random numbers of the process."""
@@ -58,6 +62,7 @@ def check_transfer(
     store: str | os.PathLike[str] | None = None,
     client: Any = None,
     progress: Any = None,
+    baseline: Any = None,
 ) -> TransferCheck:
     """Train at several sizes, rates and seeds, and say whether the best rate of the base is the best of all.
 
@@ -72,8 +77,9 @@ def check_transfer(
 
     Args:
         plan: With its factory, which must take a seed; only its base and what it was told matter, not its target.
-        train: The training, as above. A list of losses is taken for a curve, whose last tenth is averaged. A loss
-            that is not finite is that of a run that diverged: it counts as the worst, and is told.
+        train: The training, as above. A list of losses at equal distances is taken for a curve, whose last tenth is
+            averaged; ``[loss at half of the steps, loss at all]`` is one. A loss that is not finite is that of a
+            run that diverged: no number stands for it, and its value of the hyperparameter has no mean.
         widths: At least two, in units of the factory, at the smallest of `depths` or the base's depth.
         depths: The same of depths, at the smallest of `widths` or the base's width.
         rates: Learning rates of the base, at least three; powers of 2 are a good choice.
@@ -85,6 +91,9 @@ def check_transfer(
         store: As in `scalewise.sweep`: what is finished is kept there, and the same call goes on behind it.
         client: As in `scalewise.sweep`: where the runs are computed.
         progress: As in `scalewise.sweep`.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Raises:
         PlanError: If sizes or values are too few, the factory takes no seed, or `train` does not return a loss.
@@ -93,7 +102,7 @@ def check_transfer(
     name, grid = asked(rates, hyperparameter, values)
     return measured_transfer(
         _JaxProofBench(), plan, train, widths=widths, depths=depths, name=name, values=grid, seeds=seeds,
-        tolerance=tolerance, store=store, client=client, progress=progress,
+        tolerance=tolerance, store=store, client=client, progress=progress, baseline=baseline,
     )  # fmt: skip
 
 
@@ -109,6 +118,7 @@ def tune(
     store: str | os.PathLike[str] | None = None,
     client: Any = None,
     progress: Any = None,
+    baseline: Any = None,
 ) -> Tuned:
     """Tune learning rate, weight decay and constants at the base of a plan, within a budget of runs.
 
@@ -124,6 +134,9 @@ def tune(
         store: A folder, or an address of fsspec; the same call goes on behind what is there.
         client: As in `scalewise.sweep`.
         progress: As in `scalewise.sweep`, counting runs.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Raises:
         PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every
@@ -132,5 +145,5 @@ def tune(
     """
     return searched(
         _JaxProofBench(), plan, train, start=start, over=over, budget=budget, seeds=seeds, store=store,
-        client=client, progress=progress,
+        client=client, progress=progress, baseline=baseline,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from scalewise.plan.proof import TransferCheck
 from scalewise.plan.proof._bench import Seeds, Share, Train, Values
 from scalewise.plan.proof._transfer import asked, measured_transfer
 from scalewise.torch._plan import TorchPlan
+from scalewise.torch._plan import _critical as critical_constants
 from scalewise.torch._setup import prepare
 from scalewise.torch._verify import own_random_numbers, seed_all
 
@@ -42,6 +43,19 @@ class TorchProofBench:
             raise PlanError("This plan was loaded without its factory: load(path, build=...).")
         return plan.build
 
+    def theory(self, plan: TorchPlan) -> TorchPlan | None:
+        """The same plan drawn by the theory; ``None`` without `inputs`, or where the model is not read."""
+        if plan.build is None or plan.options.inputs is None:
+            return None
+        try:
+            with own_random_numbers():
+                constants = critical_constants(
+                    plan.build, plan.table.base, plan.table.width_name, plan.options.inputs
+                )
+        except PlanError:
+            return None
+        return plan.with_constants(constants)
+
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """The process's random numbers start the same inside, and go on afterwards as if nothing had been drawn."""
@@ -64,6 +78,7 @@ def check_transfer(
     store: str | os.PathLike[str] | None = None,
     client: Any = None,
     progress: Any = None,
+    baseline: Any = None,
 ) -> TransferCheck:
     r"""Train at several sizes, rates and seeds, and say whether the best rate of the base is the best of all.
 
@@ -84,8 +99,9 @@ def check_transfer(
 
     Args:
         plan: With its factory; only its base and what it was told matter, not its target.
-        train: The training, as above. A list of losses is taken for a curve, whose last tenth is averaged. A loss
-            that is not finite is that of a run that diverged: it counts as the worst, and is told.
+        train: The training, as above. A list of losses at equal distances is taken for a curve, whose last tenth is
+            averaged; ``[loss at half of the steps, loss at all]`` is one. A loss that is not finite is that of a
+            run that diverged: no number stands for it, and its value of the hyperparameter has no mean.
         widths: At least two, in units of the factory, at the smallest of `depths` or the base's depth.
         depths: The same of depths, at the smallest of `widths` or the base's width.
         rates: Learning rates of the base, at least three; powers of 2 are a good choice.
@@ -97,6 +113,9 @@ def check_transfer(
         store: As in `scalewise.sweep`: what is finished is kept there, and the same call goes on behind it.
         client: As in `scalewise.sweep`: where the runs are computed.
         progress: As in `scalewise.sweep`.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Returns:
         The verdict in one sentence, the optimum of every size with its standard error in octaves, the drifts,
@@ -129,5 +148,5 @@ def check_transfer(
     name, grid = asked(rates, hyperparameter, values)
     return measured_transfer(
         TorchProofBench(), plan, train, widths=widths, depths=depths, name=name, values=grid, seeds=seeds,
-        tolerance=tolerance, store=store, client=client, progress=progress,
+        tolerance=tolerance, store=store, client=client, progress=progress, baseline=baseline,
     )  # fmt: skip

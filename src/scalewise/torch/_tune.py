@@ -26,12 +26,16 @@ def tune(
     store: str | os.PathLike[str] | None = None,
     client: Any = None,
     progress: Any = None,
+    baseline: Any = None,
 ) -> Tuned:
     """Tune learning rate, weight decay and constants at the base of a plan, within a budget of runs.
 
     One coordinate after the other is tried up and down, by four, by two and by the root of two, and followed for
-    as long as the mean loss of the same seeds falls. Gains are kept however small: at the base a constant shows
-    its sign, not its size.
+    as long as the mean loss of the same seeds falls, by however little: at the base a constant shows its sign, not
+    its size. Then the winner and the start are trained on three to five fresh seeds, or as many as the search has:
+    the best of many candidates is lucky by the draw, and a whole gain that is within its noise there keeps the
+    start. A model that `critical` reads is trained on these once more as the theory would draw it, with the same
+    settings, and a base that this leaves behind is told; so is one that has not learnt beside `baseline`.
 
     Args:
         plan: With its factory; only its base and what it was told matter, not its target. Constants that it has are
@@ -49,10 +53,13 @@ def tune(
             behind them, also with a larger budget.
         client: As in `scalewise.sweep`: where the runs are computed.
         progress: As in `scalewise.sweep`, counting runs.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
 
     Returns:
-        `settings` for the training, `constants` for the plan (``plan.with_constants(found.constants)``), and
-        every trial with its gain and the standard error of that.
+        `settings` for the training, `constants` for the plan (``plan.with_constants(found.constants)``), every
+        trial with its gain and the standard error of that, the gain on fresh seeds, and where the base stands.
 
     Raises:
         PlanError: If the budget is too small, a name is not known, `train` does not return a loss, or every
@@ -80,5 +87,5 @@ def tune(
     """
     return searched(
         TorchProofBench(), plan, train, start=start, over=over, budget=budget, seeds=seeds, store=store,
-        client=client, progress=progress,
+        client=client, progress=progress, baseline=baseline,
     )  # fmt: skip

@@ -62,6 +62,10 @@ class Bench(Protocol):
         """
         ...
 
+    def theory(self, plan: Any) -> Any:
+        """The same plan drawn by the theory, without other constants; ``None`` where the model is not read."""
+        ...
+
     def undisturbed(self) -> AbstractContextManager[None]:
         """The process's random numbers start the same inside and go on afterwards as if nothing had been drawn."""
         ...
@@ -69,14 +73,17 @@ class Bench(Protocol):
 
 def trained(
     bench: Bench, plan: Planned, train: Callable[..., Any], seed: int, settings: Mapping[str, Any]
-) -> float:
-    """The loss of one network that the user's own function has trained."""
+) -> tuple[float, float]:
+    """The loss of one network that the user's own function has trained, at the end and at half of its steps."""
     with bench.undisturbed():
-        return loss_of(train(plan, bench.model(plan, seed), seed=seed, **settings))
+        return ends_of(train(plan, bench.model(plan, seed), seed=seed, **settings))
 
 
-def loss_of(found: Any) -> float:
-    """The number that a training returned; of a curve the mean over its last tenth, NaN where that is not finite.
+def ends_of(found: Any) -> tuple[float, float]:
+    """What a training returned: its loss at the end and at half of the steps; NaN where that is not finite.
+
+    Of a curve, losses at equal distances, both are means over a tenth of it: the last, and the one that ends at its
+    half. A curve may be as short as two, at half and at the end. A number alone has no half, which is NaN.
 
     Raises:
         PlanError: If it is neither.
@@ -93,8 +100,16 @@ def loss_of(found: Any) -> float:
             f"`train` must return its loss, a number or a list of the losses on the way; it returned "
             f"{shown(found)}."
         )
-    tail = curve[-max(1, len(curve) // _TAIL) :]
-    return math.fsum(tail) / len(tail) if all(map(math.isfinite, tail)) else math.nan
+    size, n = max(1, len(curve) // _TAIL), len(curve)
+    # Of an odd number half lies between two.
+    half = curve[n // 2 - size : (n + 1) // 2] if n > 1 else []
+    return _mean(curve[-size:]), _mean(half)
+
+
+def _mean(losses: list[float]) -> float:
+    return (
+        math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.nan
+    )
 
 
 def _number(value: Any) -> float:

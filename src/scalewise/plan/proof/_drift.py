@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.plan.proof._optimum import Optimum
-
-# What two standard errors of a normal deviate leave outside on either side.
-_ONE_SIDED = 0.97725
+from scalewise.plan.proof._optimum import Optimum, sure
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,7 @@ class Drift:
     @property
     def error(self) -> float:
         """Half the interval that holds the drift as surely as two standard errors of many seeds."""
-        if not math.isfinite(self.sem):
-            return math.inf
-        from scipy.special import stdtrit  # here, because its import takes longer than a plan
-
-        return float(stdtrit(self.dof, _ONE_SIDED)) * self.sem
+        return sure(self.sem, self.dof)
 
 
 def drift_of(axis: str, sizes: Sequence[float], optima: Sequence[Optimum]) -> Drift:

@@ -1,13 +1,14 @@
 r"""Where the losses of one size have their minimum, and how surely: a parabola in $\log_2$ of the hyperparameter.
 
 Every seed trains at every value, so that what a seed does to all values alike cancels in the place of the minimum.
-The error comes from leaving one seed out at a time.
+The error comes from leaving one seed out at a time. A value at which some run diverged has no mean loss: it is no
+candidate, and no point of the parabola.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scalewise._readable import readable
 
 # Octaves to either side of the lowest loss that the parabola is laid through; one value at least.
 REACH = 1.0
+TWO_SIGMA = 0.97725  # what two standard errors of a normal deviate leave below
 Edge = str  # "left", "right" or ""
 
 
@@ -26,16 +28,20 @@ class Optimum:
     r"""The minimum of one size.
 
     Args:
-        place: $\log_2$ of the value; NaN where every run diverged.
+        place: $\log_2$ of the value; NaN where at every value some run diverged.
         sem: Its standard error in octaves; NaN of one seed.
         loss: Of the parabola there; of the lowest value where the grid ends.
         edge: ``"left"`` or ``"right"`` where the lowest loss is at that end of the grid, and the minimum may lie
             beyond; empty where the grid brackets it.
         diverged: How many of the runs gave no finite loss.
         omitted: `place` without each of the seeds in turn; the same at all sizes, so that they can be paired.
-        lost: How many of the runs at the lowest value gave none; all where no run of the size gave any.
-        guessed: How many of the runs that the parabola is laid through gave none: what stands for their losses is
-            the worst that was seen, and not a measurement.
+        lost: How many runs diverged at the value where those that did not are lowest; where that is none of the
+            values at which no run diverged.
+        lost_at: $\log_2$ of that value.
+        guessed: How many of the runs within reach of the minimum diverged, at values that the parabola leaves out.
+        bend: Second derivative of the parabola, in losses per square octave; 0 where there is none.
+        bends: `bend` without each of the seeds in turn.
+        lows: `loss` without each of them.
     """
 
     place: float
@@ -45,7 +51,11 @@ class Optimum:
     diverged: int
     omitted: Float[np.ndarray, " seed"]
     lost: int = 0
+    lost_at: float = float("nan")
     guessed: int = 0
+    bend: float = 0.0
+    bends: Float[np.ndarray, " seed"] = field(default_factory=lambda: np.zeros(0))
+    lows: Float[np.ndarray, " seed"] = field(default_factory=lambda: np.zeros(0))
 
 
 def jackknife(omitted: Float[np.ndarray, " seed"]) -> float:
@@ -74,12 +84,19 @@ def mean_of(x: Float[np.ndarray, " seed"]) -> tuple[float, float]:
     return float(x.mean()), jackknife(omitted)
 
 
-def finite(losses: Float[np.ndarray, "value seed"]) -> tuple[np.ndarray, int]:
-    """Losses with a number for every run: one that diverged counts as the worst that was seen, and how many did."""
-    bad = ~np.isfinite(losses)
-    if bad.all():
-        return np.zeros_like(losses), int(bad.sum())
-    return np.where(bad, losses[~bad].max(), losses), int(bad.sum())
+def sure(sem: float, dof: int, level: float = TWO_SIGMA) -> float:
+    """How much a standard error of few seeds must be multiplied out to be as sure as two of many."""
+    if not np.isfinite(sem):
+        return float("inf")
+    from scipy.special import stdtrit  # here, because its import takes longer than a plan
+
+    return float(stdtrit(dof, level)) * sem
+
+
+def stable(losses: Float[np.ndarray, "value seed"]) -> Float[np.ndarray, " value"]:
+    """Mean losses, infinite at a value where some run diverged: a mean without that run is no loss."""
+    good = np.isfinite(losses).all(axis=1)
+    return np.where(good, np.where(np.isfinite(losses), losses, 0.0).mean(axis=1), np.inf)
 
 
 def find_optimum(
@@ -99,23 +116,54 @@ def find_optimum(
         >>> round(found.place, 6), found.sem < 1e-9, found.edge
         (-6.75, True, '')
     """
-    y, diverged = finite(losses)
-    mean = y.mean(axis=1)
-    nan = float("nan")
-    if diverged == losses.size:
-        nowhere = np.full(y.shape[1], nan)
-        return Optimum(nan, nan, float("inf"), "", diverged, nowhere, lost=y.shape[1])
-    k, bad = int(mean.argmin()), ~np.isfinite(losses)
-    lost = int(bad[k].sum())
+    bad, mean, seeds = ~np.isfinite(losses), stable(losses), losses.shape[1]
+    diverged, nan = int(bad.sum()), float("nan")
+    lost, lost_at = _lost(x, losses, mean)
+    if not np.isfinite(mean).any():
+        nowhere = np.full(seeds, nan)
+        return Optimum(nan, nan, float("inf"), "", diverged, nowhere, lost, lost_at)
+    k = int(mean.argmin())
+    near = _window(x, k)
+    window, guessed = _among(np.isfinite(mean), near, k), int(bad[near].sum())
     edge = "left" if k == 0 else "right" if k == len(x) - 1 else ""
-    if edge:
-        end = np.full(y.shape[1], x[k])
-        return Optimum(float(x[k]), nan, float(mean[k]), edge, diverged, end, lost)
-    window = _window(x, k)
+    if edge or window is None:
+        end, none = np.full(seeds, x[k]), np.zeros(seeds)
+        return Optimum(
+            float(x[k]), nan, float(mean[k]), edge, diverged, end, lost, lost_at, guessed,
+            bends=none, lows=_without(losses, lambda m: float(m[k])),
+        )  # fmt: skip
     place = vertex(x, mean, window)
-    omitted = _without(y, lambda m: vertex(x, m, window))
-    loss, guessed = float(_value(x, mean, window, place)), int(bad[window].sum())
-    return Optimum(place, jackknife(omitted), loss, "", diverged, omitted, lost, guessed)
+    omitted = _without(losses, lambda m: vertex(x, m, window))
+    lows = _without(losses, lambda m: _value(x, m, window, vertex(x, m, window)))
+    return Optimum(
+        place, jackknife(omitted), _value(x, mean, window, place), "", diverged, omitted, lost, lost_at,
+        guessed, _bend(x, mean, window), _without(losses, lambda m: _bend(x, m, window)), lows,
+    )  # fmt: skip
+
+
+def _lost(x: np.ndarray, losses: np.ndarray, mean: np.ndarray) -> tuple[int, float]:
+    """How many runs diverged at the value whose other runs beat every value without any, and which that is."""
+    bad = ~np.isfinite(losses)
+    there = (~bad).sum(axis=1)
+    rest = np.where(bad, 0.0, losses).sum(axis=1) / np.maximum(there, 1)
+    rest = np.where(bad.any(axis=1) & (there > 0), rest, np.inf)
+    k = int(rest.argmin())
+    if rest[k] < mean.min():
+        return int(bad[k].sum()), float(x[k])
+    return (0 if np.isfinite(mean).any() else losses.shape[1]), float("nan")
+
+
+def _among(good: np.ndarray, near: slice, k: int) -> slice | None:
+    """Values about the lowest at which no run diverged: those near to it, and three at least, or none."""
+    left, right = k, k + 1
+    while left > 0 and good[left - 1]:
+        left -= 1
+    while right < len(good) and good[right]:
+        right += 1
+    first, last = max(left, near.start), min(right, near.stop)
+    while last - first < 3 and (first > left or last < right):
+        first, last = (first - 1, last) if first > left else (first, last + 1)
+    return slice(first, last) if last - first >= 3 else None
 
 
 def excess(
@@ -123,17 +171,22 @@ def excess(
 ) -> tuple[float, float]:
     r"""How much more is lost at a place of $\log_2$ of the value than at the minimum, and its standard error.
 
-    On the parabola as far as that reaches, and beyond on one through the three values nearest to the place. NaN
-    where there is no such place, or every run diverged.
+    On the parabola as far as that reaches, and beyond on one through the three values nearest to the place.
+    Infinite where runs diverge at the value nearest to the place; NaN where there is no such place or no minimum.
     """
-    y, diverged = finite(losses)
-    if diverged == losses.size or not np.isfinite(at):
-        return float("nan"), float("nan")
-    mean = y.mean(axis=1)
-    k = int(np.clip(mean.argmin(), 1, len(x) - 2))
-    window = _window(x, k)
-    i = int(np.clip(np.abs(x - at).argmin(), 1, len(x) - 2))
-    near = slice(i - 1, i + 2)
+    mean, nan = stable(losses), float("nan")
+    good = np.isfinite(mean)
+    if not good.any() or not np.isfinite(at):
+        return nan, nan
+    i = int(np.abs(x - at).argmin())
+    if not good[i]:
+        return float("inf"), nan
+    k = int(mean.argmin())
+    inner = int(np.clip(k, 1, len(x) - 2))
+    window = _among(good, _window(x, inner), k)
+    near = _among(good, slice(max(i - 1, 0), i + 2), i)
+    if window is None or near is None:
+        return nan, nan
 
     def of(m: np.ndarray) -> float:
         best = vertex(x, m, window)
@@ -141,12 +194,12 @@ def excess(
         here = _value(x, m, window if inside else near, at)
         return float(here - _value(x, m, window, best))
 
-    return of(mean), jackknife(_without(y, of))
+    return of(mean), jackknife(_without(losses, of))
 
 
-def _without(y: np.ndarray, statistic: Callable[[np.ndarray], float]) -> np.ndarray:
+def _without(losses: np.ndarray, statistic: Callable[[np.ndarray], float]) -> np.ndarray:
     """A statistic of mean losses, without each seed in turn; as it is of a single one."""
-    seeds = y.shape[1]
+    y, seeds = losses, losses.shape[1]
     if seeds < 2:
         return np.array([statistic(y.mean(axis=1))])
     return np.array([statistic(np.delete(y, i, axis=1).mean(axis=1)) for i in range(seeds)])
@@ -170,6 +223,11 @@ def vertex(x: np.ndarray, mean: np.ndarray, window: slice) -> float:
     if bend <= 0:
         return float(inside[mean[window].argmin()])
     return float(np.clip(middle - slope / (2 * bend), inside[0], inside[-1]))
+
+
+def _bend(x: np.ndarray, mean: np.ndarray, window: slice) -> float:
+    (_, _, bend), _ = _parabola(x, mean, window)
+    return float(2 * bend)
 
 
 def _value(x: np.ndarray, mean: np.ndarray, window: slice, at: float) -> float:

@@ -1,31 +1,32 @@
 r"""Constants and settings tuned at the base: one coordinate after the other, by steps that are halved.
 
-Candidates are compared seed by seed, and a small gain is kept: what gains .02 nats at the base gained .07 to .13
-at eight times its width. Every round of candidates is a sweep of its own, so that a search that is killed goes
-on, and one with a larger budget begins with what a smaller one found.
+Candidates are compared seed by seed, and a small gain is followed: what gains .02 nats at the base gained .07 to
+.13 at eight times its width. At the end the winner and the start are trained on seeds that the search has not
+seen, and a whole gain that is within its noise there is not kept. Every round of candidates is a sweep of its own,
+so that a search that is killed goes on, and one with a larger budget begins with what a smaller one found.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from scalewise._checked import Must
-from scalewise._readable import Rows, readable
 from scalewise.plan._base import SUMS_THE_WIDTH
 from scalewise.plan._constants import Said, combined
 from scalewise.plan._errors import PlanError
 from scalewise.plan._roles import Role
+from scalewise.plan.proof._baseline import baseline_of
 from scalewise.plan.proof._bench import Bench, Planned, seeds_of, split, trained, varied
+from scalewise.plan.proof._fresh import Fresh, fresh_seeds
 from scalewise.plan.proof._optimum import mean_of
-
-if TYPE_CHECKING:
-    import xarray as xr
+from scalewise.plan.proof._standing import Standing, measured, standing_of
+from scalewise.plan.proof._tuned import Trial, Tuned
 
 # What was measured to matter, most first. An embedding is an input; of the two rates only its own is worth a try.
 ORDER = ("hidden.std", "output.std", "lr", "weight_decay", "input.lr", "input.std")
@@ -36,89 +37,6 @@ LARGEST = 4.0
 
 OverLike = Annotated[Iterable[str] | None, Must('a list of names, such as ["hidden.std", "lr"]')]
 Changes = dict[str, float]
-
-
-@dataclass(frozen=True)
-@readable
-class Trial:
-    """One candidate, trained with every seed.
-
-    Args:
-        changed: What was changed of the best so far; empty for the start.
-        to: Its new value: of a setting itself, of a constant the factor.
-        losses: One for each seed.
-        gain: By how much its mean loss is below that of the best before it; negative if it lost.
-        gain_sem: Standard error of that, seed by seed; NaN of one seed.
-        kept: Whether the search went on from it.
-    """
-
-    changed: str
-    to: float
-    losses: tuple[float, ...]
-    gain: float
-    gain_sem: float
-    kept: bool
-
-
-@dataclass(frozen=True)
-@readable
-class Tuned:
-    """What a search at the base has found.
-
-    Args:
-        settings: Arguments of `train` that were tuned or given.
-        constants: For `plan`, or `with_constants` of a plan.
-        trials: Every candidate in the order of the search.
-        spent: How many runs it took.
-        budget: How many it had.
-        finished: Whether no smaller step was left; otherwise the budget ended it.
-    """
-
-    settings: dict[str, float]
-    constants: Said
-    trials: tuple[Trial, ...] = field(repr=False)
-    spent: int
-    budget: int
-    finished: bool
-
-    @property
-    def best(self) -> Trial:
-        """The last trial that was kept."""
-        return [t for t in self.trials if t.kept][-1]
-
-    @property
-    def loss(self) -> tuple[float, float]:
-        """Mean loss of the best at the base and its standard error over seeds. The best of many is lucky too."""
-        return mean_of(np.array(self.best.losses))
-
-    @property
-    def record(self) -> xr.Dataset:
-        """Every trial as a Dataset: ``changed``, ``to``, ``gain`` with ``gain_sem``, ``kept``; ``loss`` by seed."""
-        import xarray as xr  # here, because its import takes longer than a plan
-
-        told = {
-            name: ("trial", [getattr(t, name) for t in self.trials])
-            for name in ("changed", "to", "gain", "gain_sem", "kept")
-        }
-        return xr.Dataset({**told, "loss": (("trial", "seed"), [t.losses for t in self.trials])})
-
-    def _told(self) -> list[str | Rows]:
-        loss, sem = self.loss
-        found = ", ".join(f"{k} = {v:.4g}" for k, v in self.settings.items())
-        end = "" if self.finished else " The budget ended the search before its smallest step."
-        first = np.mean(self.trials[0].losses)
-        trials: list[tuple[str, ...]] = []
-        for t in self.trials[1:]:
-            gain = f"{t.gain:+.4g}{_pm(t.gain_sem)}"
-            told = gain if np.isfinite(t.losses).all() else "diverged"
-            trials.append((t.changed, f"{t.to:.4g}", told, "kept" if t.kept else ""))
-        return [
-            f"{found}; constants={self.constants}",
-            f"Loss at the base {loss:.4g}{_pm(sem)}, at the start {first:.4g}; "
-            f"{self.spent} of {self.budget} runs.{end}",
-            "",
-            Rows(("tried", "at", "gain", ""), trials),
-        ]
 
 
 def searched(
@@ -133,6 +51,7 @@ def searched(
     store: Any = None,
     client: Any = None,
     progress: Any = None,
+    baseline: Any = None,
 ) -> Tuned:
     """Search at the base.
 
@@ -147,11 +66,12 @@ def searched(
         store: As in `sweep`; a folder for each round.
         client: As in `sweep`.
         progress: As in `sweep`, of runs.
+        baseline: As `baseline_of` takes it.
     """
     from scalewise.sweeps._engines import connected  # here, because they take longer than a plan
     from scalewise.sweeps._progress import Reporter
 
-    numbers = seeds_of(seeds)
+    numbers, held = seeds_of(seeds), baseline_of(baseline)
     if budget < 3 * len(numbers):
         raise PlanError(
             f"`budget` must be enough runs for the start and one step each way, three times the {len(numbers)} "
@@ -162,14 +82,43 @@ def searched(
     with connected(client) as engine, Reporter(progress, budget, "runs") as report:
         options = {"client": client if engine is None else engine, "progress": False}
         rounds = _Rounds(bench, base, train, numbers, store, options, report.add)
-        search = _Search(rounds, dict(start), names, budget)
+        theory = bench.theory(base)
+        compared = 2 if theory is None else 3
+        more = fresh_seeds(numbers, budget, compared)
+        search = _Search(rounds, dict(start), names, budget - compared * len(more))
         finished = search.run()
         search.refuse_divergence()
-    settings, constants = _parted(search.best)
+        fresh, standing = _judged(rounds, search, dict(start), more, theory, held)
+    kept = search.best if fresh is None or fresh.beyond else dict(start)
+    settings, constants = _parted(kept)
     return Tuned(
         settings, combined(base.table.constants, constants), tuple(search.trials), rounds.spent, budget,
-        finished,
+        finished, standing, fresh,
     )  # fmt: skip
+
+
+def _judged(
+    rounds: _Rounds,
+    search: _Search,
+    start: Changes,
+    seeds: list[int],
+    theory: Any,
+    baseline: float | None,
+) -> tuple[Fresh | None, Standing]:
+    """The winner beside its start on fresh seeds, and where the better of them stands."""
+    if not seeds:
+        last = [t for t in search.trials if t.kept][-1]
+        return None, standing_of(last.losses, last.halves, baseline)
+    candidates = [start] if search.best == start else [start, search.best]
+    losses, halves = rounds.train_on(candidates, seeds, rounds.plan, "fresh")
+    fresh = Fresh(tuple(seeds), _floats(losses[0]), _floats(losses[-1]))
+    k = -1 if fresh.beyond else 0
+    drawn: tuple[float, ...] = ()
+    if theory is not None and np.isfinite(losses[k]).all():
+        # With the settings of the better one; constants are the theory's alone.
+        settings, _ = _parted(candidates[k])
+        drawn = tuple(rounds.train_on([dict(settings)], seeds, theory, "theory")[0][0])
+    return fresh, standing_of(losses[k], halves[k], baseline, drawn)
 
 
 def _parted(best: Changes) -> tuple[dict[str, float], Said]:
@@ -228,26 +177,32 @@ class _Rounds:
     spent: int = 0
     done: int = 0
 
-    def losses(self, candidates: Sequence[Changes]) -> np.ndarray:
-        """Over (candidate, seed); infinite where a run diverged."""
+    def losses(self, candidates: Sequence[Changes]) -> tuple[np.ndarray, np.ndarray]:
+        """At the end and at half of the steps, over (candidate, seed); infinite where a run diverged."""
+        return self.train_on(candidates, self.seeds, self.plan, "round")
+
+    def train_on(
+        self, candidates: Sequence[Changes], seeds: list[int], plan: Any, name: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same on other seeds, or of another plan; kept under a name of its own."""
         from scalewise.sweeps import sweep
         from scalewise.sweeps._fingerprint import fingerprint
         from scalewise.sweeps._store import within
 
         labelled = {_label(c): dict(c) for c in candidates}
         cell = partial(
-            _cell, bench=self.bench, plan=self.plan, train=self.train,
+            _cell, bench=self.bench, plan=plan, train=self.train,
             factory=fingerprint(self.bench.factory(self.plan)),
         )  # fmt: skip
-        grid = {"candidate": labelled, "seed": self.seeds}
+        grid = {"candidate": labelled, "seed": seeds}
         found = sweep(
-            cell, grid, store=within(self.store, f"round_{self.done:04d}"), **self.options
+            cell, grid, store=within(self.store, f"{name}_{self.done:04d}"), **self.options
         )
         self.done += 1
         self.spent += found.loss.size
         self.report(found.loss.size)
-        losses = np.asarray(found.loss.values, float)
-        return np.where(np.isfinite(losses), losses, np.inf)
+        losses, halves = (np.asarray(one.values, float) for one in (found.loss, found.half))
+        return np.where(np.isfinite(losses), losses, np.inf), halves
 
     def cost(self, candidates: int) -> int:
         """How many runs they are."""
@@ -261,7 +216,8 @@ def _cell(
 
     del factory  # tells stores apart
     planned, settings = varied(plan, candidate)
-    return xr.Dataset({"loss": trained(bench, planned, train, seed, settings)})
+    loss, half = trained(bench, planned, train, seed, settings)
+    return xr.Dataset({"loss": loss, "half": half})
 
 
 def _label(changes: Changes) -> str:
@@ -281,8 +237,10 @@ class _Search:
 
     def run(self) -> bool:
         """Search until no step is left, or no budget; whether it was the former."""
-        (self._losses,) = self._rounds.losses([self.best])
-        self.trials.append(Trial("", math.nan, tuple(self._losses), 0.0, math.nan, True))
+        (self._losses,), (halves,) = self._rounds.losses([self.best])
+        self.trials.append(
+            Trial("", math.nan, _floats(self._losses), measured(halves), 0.0, math.nan, True)
+        )
         for number, octaves in enumerate(STEPS):
             for name in self._names:
                 for tried in self._along(name, octaves, number == 0):
@@ -335,15 +293,18 @@ class _Search:
         if self._rounds.spent + self._rounds.cost(len(values)) > self._budget:
             return False
         candidates = [{**self.best, name: v} for v in values]
-        found = self._rounds.losses(candidates)
+        found, halves = self._rounds.losses(candidates)
         means = found.mean(axis=1)
         k = int(means.argmin())
-        # Not by more than its error: small gains at the base are large ones at the target.
+        # Not by more than its error: small gains at the base are large ones at the target, and all are held
+        # against their noise together, at the end.
         better = bool(means[k] < self._losses.mean())
         for i, (value, losses) in enumerate(zip(values, found, strict=True)):
             gain, sem = _gain(self._losses, losses)
             self.trials.append(
-                Trial(name, value, tuple(map(float, losses)), gain, sem, better and i == k)
+                Trial(
+                    name, value, _floats(losses), measured(halves[i]), gain, sem, better and i == k
+                )
             )
         if better:
             self.best, self._losses = candidates[k], found[k]
@@ -358,5 +319,5 @@ def _gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     return (worse if np.isfinite(before).all() or np.isfinite(after).all() else 0.0), math.nan
 
 
-def _pm(sem: float) -> str:
-    return f" ± {sem:.2g}" if math.isfinite(sem) else ""
+def _floats(losses: np.ndarray) -> tuple[float, ...]:
+    return tuple(map(float, losses))

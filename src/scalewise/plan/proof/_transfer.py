@@ -11,6 +11,7 @@ import numpy as np
 
 from scalewise.plan._axes import heads_of
 from scalewise.plan._errors import PlanError
+from scalewise.plan.proof._baseline import baseline_of
 from scalewise.plan.proof._bench import Bench, Planned, seeds_of, trained, varied
 from scalewise.plan.proof._check import Size, TransferCheck, check_losses
 
@@ -26,6 +27,7 @@ def measured_transfer(
     values: Iterable[float | int],
     seeds: int | Iterable[int],
     tolerance: float,
+    baseline: Any = None,
     **options: Any,
 ) -> TransferCheck:
     """Train on the grid and judge the losses.
@@ -40,19 +42,22 @@ def measured_transfer(
         values: Of the base.
         seeds: How many, or which.
         tolerance: Octaves per octave that count as staying.
+        baseline: As `baseline_of` takes it.
         options: Of `sweep`: store, client, progress.
     """
     from scalewise.sweeps import sweep  # here, because its imports take longer than a plan
     from scalewise.sweeps._fingerprint import fingerprint
 
-    grid, numbers = _values(name, values), seeds_of(seeds)
+    grid, numbers, held = _values(name, values), seeds_of(seeds), baseline_of(baseline)
     sizes = _sizes(plan, widths, depths)
     factory = fingerprint(bench.factory(plan))
     plans = {size.label: plan.at(**{**size.at, **heads_of(plan.table, size.at)}) for size in sizes}
     cell = partial(_cell, bench=bench, train=train, name=name, factory=factory)
     found = sweep(cell, {"size": plans, "value": grid, "seed": numbers}, **options)
-    losses = np.asarray(found.loss.values, float)
-    return check_losses(name, grid, sizes, losses, tolerance=tolerance)
+    losses, halves = (np.asarray(one.values, float) for one in (found.loss, found.half))
+    return check_losses(
+        name, grid, sizes, losses, tolerance=tolerance, halves=halves, baseline=held
+    )
 
 
 def asked(
@@ -85,7 +90,8 @@ def _cell(
 
     del factory  # tells stores apart
     plan, settings = varied(size, {name: value})
-    return xr.Dataset({"loss": trained(bench, plan, train, seed, settings)})
+    loss, half = trained(bench, plan, train, seed, settings)
+    return xr.Dataset({"loss": loss, "half": half})
 
 
 def _values(name: str, given: Iterable[float | int]) -> list[float]:

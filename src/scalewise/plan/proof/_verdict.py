@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from scalewise.plan.proof._drift import Drift
 from scalewise.plan.proof._optimum import Optimum
+from scalewise.plan.proof._standing import Standing
 
 _MANY = 100  # seeds beyond which nobody is told to go on
 
@@ -19,6 +20,7 @@ class Outcome(StrEnum):
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
     DIVERGED = "diverged"  # an optimum would be among runs that gave no finite loss
+    NOT_LEARNT = "not learnt"  # the base is where it began, so its optimum is not worth carrying
     NOT_BRACKETED = "not bracketed"  # an optimum may lie outside the grid
     TOO_POOR = "too poor"  # errors are too large to tell
 
@@ -39,6 +41,7 @@ def judge(
     drifts: Sequence[Drift],
     cost: tuple[str, float, float],
     tolerance: float,
+    standing: Standing | None = None,
 ) -> Finding:
     """Judge a grid.
 
@@ -50,10 +53,13 @@ def judge(
         drifts: One for each axis of size.
         cost: Of the largest size its label, what the transferred value loses there, and the error of that.
         tolerance: Octaves per octave that count as staying.
+        standing: Of the first size at its best value.
     """
     sizes = list(zip(labels, optima, strict=True))
     if any(o.lost for _, o in sizes):
         return Finding(Outcome.DIVERGED, _diverged(name, sizes, x))
+    if standing is not None and standing.learnt is False:
+        return Finding(Outcome.NOT_LEARNT, standing.sentence)
     outside = [(label, o) for label, o in sizes if o.edge]
     if outside:
         return Finding(Outcome.NOT_BRACKETED, _outside(name, outside, x))
@@ -87,20 +93,27 @@ def judge(
 
 def _diverged(name: str, sizes: Sequence[tuple[str, Optimum]], x: Sequence[float]) -> str:
     """Which runs gave no loss where one is needed, and what to do."""
-    none = [label for label, o in sizes if not math.isfinite(o.place)]
-    some = [(label, o) for label, o in sizes if o.lost and label not in none]
+    none = [(label, o) for label, o in sizes if not math.isfinite(o.place)]
+    every = [label for label, o in none if o.diverged == len(x) * len(o.omitted)]
+    partly = [label for label, _ in none if label not in every]
+    some = [(label, o) for label, o in sizes if math.isfinite(o.lost_at)]
+    span = f"for all values of {name} from 2^{x[0]:g} to 2^{x[-1]:g}"
     parts = []
-    if none:
-        everywhere = len(none) == len(sizes)
-        which = "every size" if everywhere else ", ".join(none)
+    if every:
+        everywhere = len(every) == len(sizes)
+        which = "every size" if everywhere else ", ".join(every)
         check = "the loss and the data" if everywhere else "that plan.multipliers are applied there"
         parts.append(
-            f"Every run at {which} diverged, for all values of {name} from 2^{x[0]:g} to 2^{x[-1]:g}, so there is "
-            f"no optimum. Take smaller values; if those diverge too it is not {name}: check {check}."
+            f"Every run at {which} diverged, {span}, so there is no optimum. Take smaller values; if those diverge "
+            f"too it is not {name}: check {check}."
+        )
+    if partly:
+        parts.append(
+            f"At {', '.join(partly)} some run diverged {span}, so there is no optimum. Take smaller values."
         )
     if some:
         listed = ", ".join(
-            f"{o.lost} of {len(o.omitted)} at {label} (2^{o.place:.3g})" for label, o in some
+            f"{o.lost} of {len(o.omitted)} at {label} (2^{o.lost_at:.3g})" for label, o in some
         )
         parts.append(
             f"Of the runs at the best value of {name} some diverged: {listed}. A mean without them is not a loss: "
@@ -117,6 +130,8 @@ def _told(d: Drift) -> str:
 
 def _costs(cost: tuple[str, float, float]) -> str:
     label, more, error = cost
+    if more == math.inf:
+        return f"carried to {label} its runs diverge"
     return f"carried to {label} it costs {more:.3g} ± {error:.2g} in loss beside retuning"
 
 
