@@ -109,7 +109,7 @@ class Mixer(nn.Module):
 
 
 class Distances(nn.Module):
-    """ALiBi: logits less a multiple of the distance."""
+    """ALiBi: logits less a multiple of the distance, another for each head."""
 
     def __init__(self, n: int) -> None:
         super().__init__()
@@ -120,7 +120,8 @@ class Distances(nn.Module):
             a.unflatten(-1, (-1, HEAD)).transpose(1, 2) for a in self.qkv(self.i(x)).chunk(3, -1)
         )
         place = torch.arange(x.shape[1])
-        bias = -0.5 * (place[:, None] - place).abs().to(x.dtype)
+        slopes = 2.0 ** (-8 * torch.arange(1, q.shape[1] + 1) / q.shape[1])
+        bias = -slopes[:, None, None] * (place[:, None] - place).abs().to(x.dtype)
         return self.o(
             F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
             .transpose(1, 2)
@@ -139,15 +140,18 @@ CASES = OWN | {
     "GPT-2 (transformers)": Case(gpt2, WORDS, -1),
     "GPT-2, tied as it comes (transformers)": Case(tied, WORDS, -1),
     "Llama (transformers)": Case(llama, WORDS, -1),
+    "Llama, grouped queries (transformers)": Case(
+        lambda n: llama(n, num_key_value_heads=n // 16), WORDS, -1
+    ),
+    "ALiBi": Case(Distances, STEPS),
     "Qwen3 (transformers)": Case(qwen3, WORDS, -1),
     "ViT (transformers)": Case(vit, OWN["vision transformer"].inputs),
     "BERT (transformers)": Case(Bert, WORDS),
 }
 REFUSED = {
     "MLP-Mixer": Case(Mixer, STEPS),
-    "ALiBi": Case(Distances, STEPS),
     "weight_norm": Case(normed, POINTS),
-    "Llama, grouped queries (transformers)": Case(
-        lambda n: llama(n, num_key_value_heads=n // 16), WORDS, -1
+    "Llama, one key for all heads (transformers)": Case(
+        lambda n: llama(n, num_key_value_heads=1), WORDS, -1
     ),
 }

@@ -327,6 +327,8 @@ class Builder:
         causal: bool,
         norm: Norm | None = None,
         turns: tuple[Matrix, Matrix] | None = None,
+        group: int = 1,
+        bias: tuple[Matrix, ...] = (),
     ) -> Field:
         """Averages of values over positions, by queries and keys, which random layers have just made.
 
@@ -339,9 +341,11 @@ class Builder:
             causal: Whether a position sees none behind it.
             norm: Of queries and keys in each head, whose numbers do not grow.
             turns: For queries and keys the matrices of positions by which heads are multiplied, row by row.
+            group: How many heads after one another have the same key and value.
+            bias: What is added to logits, (position, other): of all heads, or several of heads in turn.
         """
         queries, keys, values = fields
-        if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
+        if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
             causal and queries.positions != keys.positions
         ):
             raise ValueError(
@@ -354,15 +358,21 @@ class Builder:
                 f"{self.name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
                 "width that is a multiple of the size of a head, and of their number."
             )
+        if bias and queries.channels % (size * len(bias)):
+            raise ValueError(
+                f"{self.name} adds {len(bias)} matrices to the logits of {queries.channels // size} heads in turn. "
+                f"Choose a width that is a multiple of {size * len(bias)}."
+            )
         made = replace(
             values,
             positions=queries.positions,
+            channels=values.channels * group,
             gaussian=False,
             draws=frozenset().union(*(f.draws for f in fields)),
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns)
+        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns, group, bias)
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)

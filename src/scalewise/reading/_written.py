@@ -28,6 +28,7 @@ from scalewise.reading._fields import (
     Placed,
     Shares,
     Turned,
+    UnreadError,
     Weight,
 )
 from scalewise.reading._reader import Law, Reader
@@ -347,11 +348,29 @@ def scaled(
             own, its = one.given[0].channels, two.given[0].channels
             if its == own * ratio:
                 given = (replace(one.given[0], channels=Fraction(own, width)),)
-        if one.verb == "attend" and two.given[0] != one.given[0]:
-            size, power, _, *rest = one.given
-            given = (size, power, True, *rest)
+        if one.verb == "attend":
+            given = _grown(one, two)
         found.append(Step(one.verb, one.of, given, one.place))
     return tuple(found)
+
+
+def _grown(one: Step, two: Step) -> tuple[Any, ...]:
+    """What attention is given, if it is another at twice the width: heads that grow, or more of them."""
+    size, power, _, causal, turns, norm, group, bias = one.given
+    grows, its = two.given[0] != size, two.given[6]
+    place = f"The model's `{one.place}`" if one.place else "The model"
+    if its != group:
+        raise UnreadError(
+            f"{place} has keys and values that {group} heads share at one width and {its} at another. However "
+            "many heads there are, such keys are few, and what they make has no limit that is not random. Let the "
+            "number of keys and values grow with the width."
+        )
+    if grows and (group > 1 or bias):
+        raise UnreadError(
+            f"{place} has heads that grow with the width, and shares keys or adds numbers to logits; that is known "
+            "of heads whose number grows. Keep the size of heads."
+        )
+    return size, power, grows, causal, turns, norm, group, bias
 
 
 def parameters(
