@@ -125,7 +125,7 @@ def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
 
 
 def _alone(read: Reader, x: Entries) -> tuple[Entries, int]:
-    """Keys or values (..., position, channel), once where heads after one another have the same; and how many do."""
+    """Keys or values (..., position, channel), once where heads in a row have the same; and how many have it."""
     times = x.size // max(1, distinct(x))
     if times == 1 or x.ndim < 3:
         return x, 1
@@ -202,7 +202,7 @@ def _power(read: Reader, logits: Logits) -> float:
 
 
 def _added(read: Reader, logits: Logits, shape: tuple[int, ...]) -> tuple[bool, tuple[Matrix, ...]]:
-    """Whether what is added to logits, (head, position, other), masks what follows; and numbers of heads in turn."""
+    """Whether what is added to logits, (head, position, other), masks what follows; and numbers of heads."""
     if logits.added is None:
         return False, ()
     added = logits.added.reshape(shape)
