@@ -89,6 +89,8 @@ def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
 def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
     """Products of queries and keys (..., position, channel) in heads."""
     k, times = _alone(read, k)
+    if read.settled(q)[0].channels < read.settled(k)[0].channels:  # those of fewer heads are keys
+        return np.swapaxes(logits_of(read, k, q), -1, -2)
     turns = _turns(read, q, q.shape[-1]), _turns(read, k, q.shape[-1])
     if (turns[0] is None) != (turns[1] is None):
         raise read.refuse("turns queries or keys alone by their positions. Turn both.")
