@@ -22,7 +22,12 @@ from transformers import (
 )
 
 from models_to_read import CASES as OWN
-from models_to_read import HEAD, POINTS, STEPS, WORDS, Case
+from models_to_read import EDGES, HEAD, NODES, POINTS, STEPS, WORDS, Case
+
+try:  # measured where it is installed; it is not among what this package asks for
+    from torch_geometric.nn import GCNConv, SAGEConv
+except ImportError:
+    GCNConv = SAGEConv = None
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 SIZES = {"vocab_size": 31, "max_position_embeddings": 8, "num_hidden_layers": 1}
@@ -130,6 +135,22 @@ class Distances(nn.Module):
         )
 
 
+class OfGraphs(nn.Module):
+    """Two layers of torch_geometric."""
+
+    def __init__(self, n: int, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.a, self.b = kind(5, n), kind(n, 3)
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        return self.b(torch.relu(self.a(x, edges)), edges)
+
+
+def of_graphs(kind: type[nn.Module] | None) -> Case | None:
+    """Nothing if torch_geometric is not installed."""
+    return None if kind is None else Case(lambda n: OfGraphs(n, kind), (NODES, EDGES), 0)
+
+
 def normed(n: int) -> nn.Module:
     return nn.Sequential(
         nn.Linear(8, n), nn.Tanh(), weight_norm(nn.Linear(n, n)), nn.Tanh(), nn.Linear(n, 1)
@@ -147,6 +168,8 @@ CASES = OWN | {
     "Qwen3 (transformers)": Case(qwen3, WORDS, -1),
     "ViT (transformers)": Case(vit, OWN["vision transformer"].inputs),
     "BERT (transformers)": Case(Bert, WORDS),
+    "GCNConv (torch_geometric)": of_graphs(GCNConv),
+    "SAGEConv (torch_geometric)": of_graphs(SAGEConv),
 }
 REFUSED = {
     "MLP-Mixer": Case(Mixer, STEPS),
