@@ -118,12 +118,14 @@ def test_heads_in_turn_are_the_mean_of_their_kinds() -> None:
 @pytest.mark.parametrize("changed", [{"group": 2}, {"group": 4, "alibi": 2}])
 def test_order_1_over_n_is_that_of_drawn_networks(changed) -> None:
     net, x = network(sw.Attention(size=2, **changed), 32, (2, 2)), X[:1, :2]
-    wanted = {"observables": ["kernel", "four_point_vertex", "ntk_B"]}
-    theory = sw.predict(net, x, **wanted)
-    ensemble = sw.measure(net, x, networks=12000, widths=[64, 128], progress=False, **wanted)
+    names = ["kernel", "four_point_vertex", "ntk_B"]
+    theory = sw.predict(net, x, observables=names)
+    ensemble = sw.measure(
+        net, x, networks=12000, widths=[64, 128], progress=False, observables=names
+    )
     outcome = sw.compare(theory, ensemble)
     assert outcome.passed, outcome
-    alone = sw.predict(network(sw.Attention(size=2), 32, (2, 2)), x, **wanted)
+    alone = sw.predict(network(sw.Attention(size=2), 32, (2, 2)), x, observables=names)
     assert not sw.compare(alone, ensemble).passed
 
 

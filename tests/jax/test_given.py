@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 
 import scalewise as sw
+from scalewise.networks._nodes import Attend
 from scalewise.plan import PlanError
 
 RNG = np.random.default_rng(4)
@@ -171,10 +172,7 @@ def test_heads_that_share_keys_are_read(apply) -> None:
     by_hand = sw.Network(
         sw.Dense(), attention, sw.GlobalAvgPool(), sw.Dense(1), input_shape=(4, 3), width=16
     ).program
-    node, want = (
-        next(n for n in p.nodes if hasattr(n, "group") and hasattr(n, "bias"))
-        for p in (net.program, by_hand)
-    )
+    node, want = (next(n for n in p.nodes if isinstance(n, Attend)) for p in (net.program, by_hand))
     assert (node.size, node.group, len(node.bias)) == (4, 2, 4 * (apply is with_slopes))
     for one, other in zip(node.bias, want.bias, strict=True):
         np.testing.assert_allclose(one.array, other.array, atol=1e-6)

@@ -345,24 +345,7 @@ class Builder:
             bias: What is added to logits, (position, other): of all heads, or several of heads in turn.
         """
         queries, keys, values = fields
-        if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
-            causal and queries.positions != keys.positions
-        ):
-            raise ValueError(
-                f"{self.name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
-                f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
-                "the channels of queries and the positions of values; causal attention has one set of positions."
-            )
-        if values.channels % size:
-            raise ValueError(
-                f"{self.name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
-                "width that is a multiple of the size of a head, and of their number."
-            )
-        if bias and queries.channels % (size * len(bias)):
-            raise ValueError(
-                f"{self.name} adds {len(bias)} matrices to the logits of {queries.channels // size} heads in turn. "
-                f"Choose a width that is a multiple of {size * len(bias)}."
-            )
+        _check_heads(self.name, fields, size, group, len(bias), causal=causal)
         made = replace(
             values,
             positions=queries.positions,
@@ -522,3 +505,34 @@ class Builder:
         self.nodes.append(node)
         self.fields.append(made)
         return made
+
+
+def _check_heads(
+    name: str,
+    fields: tuple[Field, Field, Field],
+    size: int,
+    group: int,
+    matrices: int,
+    *,
+    causal: bool,
+) -> None:
+    """Refuse fields that are not those of equal heads."""
+    queries, keys, values = fields
+    if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
+        causal and queries.positions != keys.positions
+    ):
+        raise ValueError(
+            f"{name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
+            f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
+            "the channels of queries and the positions of values; causal attention has one set of positions."
+        )
+    if values.channels % size:
+        raise ValueError(
+            f"{name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
+            "width that is a multiple of the size of a head, and of their number."
+        )
+    if matrices and queries.channels % (size * matrices):
+        raise ValueError(
+            f"{name} adds {matrices} matrices to the logits of {queries.channels // size} heads in turn. "
+            f"Choose a width that is a multiple of {size * matrices}."
+        )

@@ -46,7 +46,7 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
     if node.group > 1:  # tangents of heads that share a key are averaged head by head, all the same
         k, v = (jnp.repeat(x, node.group, axis=0) for x in (k, v))
     scale = node.size**-node.power
-    logits = logits_of(node, *(jnp.swapaxes(x, 0, 1) for x in (q, k)), jnp)
+    logits = logits_of(node, jnp.swapaxes(q, 0, 1), jnp.swapaxes(k, 0, 1), jnp)
     p, W = _weights(made, node, jnp.swapaxes(logits, 0, 1), v)
     w = made.shares(here).reshape(len(q), node.size).sum(axis=1)
     T = [tangents(k, k).reshape(*q.shape[1:3], *q.shape[1:3]) for k in given]
