@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from scalewise.reading._fields import Known, Made, NotSeparableError, Turned
 from scalewise.reading._grids import Grid
 
-if TYPE_CHECKING:
-    from scalewise.reading._reader import Reader
+Reader = Any  # that of `_reader.py`, which imports this file
 
 
 def reordered(read: Reader, grid: Grid) -> Known | None:

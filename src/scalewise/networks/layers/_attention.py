@@ -165,7 +165,7 @@ class Attention(Layer):
         asking, seen = (build.run(layers, of) for layers in (self.queries, self.memory))
         queries = build.draw(asking, own=own)
         channels = queries.channels // self.group
-        if queries.channels % ((self.size or 1) * self.group):
+        if self.group > 1 and queries.channels % ((self.size or 1) * self.group):
             raise ValueError(
                 f"{build.name} has {queries.channels} channels, which do not divide into {self.group} heads of "
                 f"{self.size} for each key. Choose a width that is a multiple of {(self.size or 1) * self.group}."

@@ -105,7 +105,7 @@ class _Joining:
                 "several kinds, which stand beside each other. Order 1/n is not known of it: make each by one "
                 "random layer such as Dense."
             )
-        ((asked, _),), ((shared, _),) = found, seen
+        asked, shared = (next(iter(own))[0] for own in (found, seen))
         self.of_size(here, asked, size)
         self.of_size(here, shared, size // node.group)
         self.sharing.append((asked, shared))
