@@ -17,6 +17,7 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +26,38 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "src")]
 
+import own_models_jax as of_jax  # noqa: E402
 import torch  # noqa: E402
-from own_models_cases import CASES, REFUSED  # noqa: E402
+from own_models_cases import CASES as OF_TORCH  # noqa: E402
+from own_models_cases import REFUSED  # noqa: E402
 
 import scalewise as sw  # noqa: E402
 from models_to_read import Case  # noqa: E402
 from scalewise.networks._forward import entering  # noqa: E402
 from scalewise.networks._weights import by_node, fields  # noqa: E402
 from scalewise.plan._forward import given  # noqa: E402
+from scalewise.reading._given import Given  # noqa: E402
 from scalewise.torch._drawn import drawn  # noqa: E402
-from scalewise.torch._network import Given  # noqa: E402
 from scalewise.torch._reading import read_module  # noqa: E402
 
 RESULTS, PAGE = HERE / "results" / "own_models.json", HERE.parent / "docs" / "own_models.md"
 WIDTHS, NETWORKS, TANGENTS = (64, 128), 200, 50
 Found = dict[str, Any]
+Any_ = Case | of_jax.JaxCase
+CASES: dict[str, Any_ | None] = (
+    OF_TORCH | of_jax.CASES
+)  # nothing of a library that is not installed
 
 
 def kernels(
-    net: Any, one: Any, case: Case, width: int, networks: int, seed: int
+    net: Any, one: Any, case: Any_, width: int, networks: int, seed: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Kernels (network, label, label) of every layer, and the metric of the last one given those below it."""
-    torch.manual_seed(seed)
     program = net.program
     layers: list[list[np.ndarray]] = [[] for _ in program.layers]
     last = []
-    for _ in range(networks):
-        model = case.build(width)
-        values = {
-            n: p.detach().double().numpy()
-            for n, p in model.named_parameters(remove_duplicate=False)
-        }
+    draws = of_jax.values if isinstance(case, of_jax.JaxCase) else values_of_torch
+    for values in draws(case, width, networks, seed):
         found, _ = fields(program, by_node(program, one.parameters(net, values)), one.seen.x)
         for own, node in zip(layers, program.layers, strict=True):
             z = found[node].reshape(-1, found[node].shape[-1])
@@ -72,7 +74,17 @@ def kernels(
     return [np.array(own) for own in layers], np.array(last)
 
 
-def tangents(net: Any, one: Any, case: Case, width: int, networks: int, seed: int) -> np.ndarray:
+def values_of_torch(
+    case: Case, width: int, networks: int, seed: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """Parameters by name of one model after another."""
+    torch.manual_seed(seed)
+    for _ in range(networks):
+        pairs = case.build(width).named_parameters(remove_duplicate=False)
+        yield {n: p.detach().double().numpy() for n, p in pairs}
+
+
+def tangents(one: Any, case: Case, width: int, networks: int, seed: int) -> np.ndarray:
     """NTKs (network, sample, sample), over some of the outputs; what constants learn is left out."""
     torch.manual_seed(seed)
     constant = list(one.seen.read.constant)
@@ -145,24 +157,30 @@ def judged(deviations: list[np.ndarray], errors: list[np.ndarray]) -> tuple[floa
     )
 
 
-def measured(name: str, case: Case) -> Found:
+def read(case: Any_, width: int) -> tuple[Any, Any]:
+    """The network of a model, and the model of that width as it was read."""
+    if isinstance(case, of_jax.JaxCase):
+        net = sw.jax.network(case.build, case.inputs, width=width, at=case.at, **case.how)
+        return net, of_jax.read(case, width)
+    net = sw.torch.network(case.build, case.inputs, width=width, at=case.at)
+    at = None if case.at is None else case.at if isinstance(case.at, tuple) else (case.at,)
+    made = drawn(lambda: case.build(width))
+    return net, read_module(*made, given(case.inputs), at, False, Given({}, width))
+
+
+def measured(name: str, case: Any_) -> Found:
     """One model: read, predicted, drawn."""
     deviations, errors, ntk, ntk_errors, vertex = [], [], [], [], {}
     found: Found = {}
     for k, width in enumerate(WIDTHS):
         start = time.process_time()
-        net = sw.torch.network(case.build, case.inputs, width=width, at=case.at)
+        net, one = read(case, width)
         if not k:
             found |= {
                 "read_s": time.process_time() - start,
                 "depth": net.depth,
                 "notes": list(net.notes),
             }
-        made = given(case.inputs)
-        at = None if case.at is None else case.at if isinstance(case.at, tuple) else (case.at,)
-        one = read_module(
-            *drawn(lambda width=width: case.build(width)), made, at, False, Given({}, width)
-        )
         x = one.seen.x
         start = time.process_time()
         theory = whole(sw.predict, net, x)
@@ -183,7 +201,10 @@ def measured(name: str, case: Case) -> Found:
                 [(D.std(0) / len(D) ** 0.5 / f).ravel() for D, f in zip(drawn_, scale, strict=True)]
             )
         )
-        own = tangents(net, one, case, width, TANGENTS, 200 + k)
+        if isinstance(case, of_jax.JaxCase):
+            own = np.array(list(of_jax.tangents(case, one, width, TANGENTS, 200 + k)))
+        else:
+            own = tangents(one, case, width, TANGENTS, 200 + k)
         Theta = labels(last, "ntk", net.depth)[: own.shape[1], : own.shape[2]]
         ntk.append(((own.mean(0) - Theta) / np.abs(Theta).max()).ravel())
         ntk_errors.append((own.std(0) / len(own) ** 0.5 / np.abs(Theta).max()).ravel())
@@ -223,7 +244,8 @@ def page(found: dict[str, Found]) -> str:
     """The page."""
     head = (HERE / "own_models_head.md").read_text()
     rows = [
-        "| model | read | K: largest z (rms, entries) | NTK: largest z (rms) | V: predicted, drawn | s |",
+        "| model | read | K, all layers: largest z (rms, entries) | NTK: largest z (rms) | "
+        "V: predicted, drawn | s |",
         "|---|---|---|---|---|---|",
     ]
     for name, own in found.items():
@@ -249,7 +271,7 @@ def main() -> None:
     asked = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, case in () if asked.page else (CASES | REFUSED).items():
-        if name in found and name not in asked.again:
+        if case is None or (name in found and name not in asked.again):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

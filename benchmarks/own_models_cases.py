@@ -22,7 +22,12 @@ from transformers import (
 )
 
 from models_to_read import CASES as OWN
-from models_to_read import HEAD, POINTS, STEPS, WORDS, Case
+from models_to_read import EDGES, HEAD, NODES, POINTS, STEPS, WORDS, Case
+
+try:  # measured where it is installed; it is not among what this package asks for
+    from torch_geometric.nn import GCNConv, SAGEConv
+except ImportError:
+    GCNConv = SAGEConv = None
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 SIZES = {"vocab_size": 31, "max_position_embeddings": 8, "num_hidden_layers": 1}
@@ -109,7 +114,7 @@ class Mixer(nn.Module):
 
 
 class Distances(nn.Module):
-    """ALiBi: logits less a multiple of the distance."""
+    """ALiBi: logits less a multiple of the distance, another for each head."""
 
     def __init__(self, n: int) -> None:
         super().__init__()
@@ -120,13 +125,30 @@ class Distances(nn.Module):
             a.unflatten(-1, (-1, HEAD)).transpose(1, 2) for a in self.qkv(self.i(x)).chunk(3, -1)
         )
         place = torch.arange(x.shape[1])
-        bias = -0.5 * (place[:, None] - place).abs().to(x.dtype)
+        slopes = 2.0 ** (-8 * torch.arange(1, q.shape[1] + 1) / q.shape[1])
+        bias = -slopes[:, None, None] * (place[:, None] - place).abs().to(x.dtype)
         return self.o(
             F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
             .transpose(1, 2)
             .flatten(2)
             .mean(1)
         )
+
+
+class OfGraphs(nn.Module):
+    """Two layers of torch_geometric."""
+
+    def __init__(self, n: int, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.a, self.b = kind(5, n), kind(n, 3)
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        return self.b(torch.relu(self.a(x, edges)), edges)
+
+
+def of_graphs(kind: type[nn.Module] | None) -> Case | None:
+    """Nothing if torch_geometric is not installed."""
+    return None if kind is None else Case(lambda n: OfGraphs(n, kind), (NODES, EDGES), 0)
 
 
 def normed(n: int) -> nn.Module:
@@ -139,15 +161,20 @@ CASES = OWN | {
     "GPT-2 (transformers)": Case(gpt2, WORDS, -1),
     "GPT-2, tied as it comes (transformers)": Case(tied, WORDS, -1),
     "Llama (transformers)": Case(llama, WORDS, -1),
+    "Llama, grouped queries (transformers)": Case(
+        lambda n: llama(n, num_key_value_heads=n // 16), WORDS, -1
+    ),
+    "ALiBi": Case(Distances, STEPS),
     "Qwen3 (transformers)": Case(qwen3, WORDS, -1),
     "ViT (transformers)": Case(vit, OWN["vision transformer"].inputs),
     "BERT (transformers)": Case(Bert, WORDS),
+    "GCNConv (torch_geometric)": of_graphs(GCNConv),
+    "SAGEConv (torch_geometric)": of_graphs(SAGEConv),
 }
 REFUSED = {
     "MLP-Mixer": Case(Mixer, STEPS),
-    "ALiBi": Case(Distances, STEPS),
     "weight_norm": Case(normed, POINTS),
-    "Llama, grouped queries (transformers)": Case(
-        lambda n: llama(n, num_key_value_heads=n // 16), WORDS, -1
+    "Llama, one key for all heads (transformers)": Case(
+        lambda n: llama(n, num_key_value_heads=1), WORDS, -1
     ),
 }

@@ -11,7 +11,7 @@ FILE = "benchmarks/results/own_models.json"
 found = json.loads((Path(__file__).resolve().parents[2] / FILE).read_text())
 read = {name: own for name, own in found.items() if "kernel_z" in own}
 
-figure, axis = plt.subplots(figsize=(7.0, 5.0))
+figure, axis = plt.subplots(figsize=(7.0, 6.5))
 places = range(len(read))[::-1]
 for k, (column, label) in enumerate(
     (("kernel_rms", "root mean square"), ("kernel_z", "largest of all entries"))

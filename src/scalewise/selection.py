@@ -217,7 +217,7 @@ def _not_by_units(net: Network, samples: int, row: Observable) -> str:
     program = net.program
     # Fields have all channels of a head for one unit; what jets cost is covariances, which have none.
     heads = {
-        read: node.size
+        read: node.size * node.together
         for node in program.nodes
         if isinstance(node, _nodes.Attend) and not (node.grows or row.takes_jets)
         for read in node.of[:3]

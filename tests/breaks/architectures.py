@@ -44,6 +44,7 @@ of_attention = row("theory/flow/_attention.py", UNITS)
 NEEDED = f"{FIELDS}::test_fields_of_the_same_weights_meet_where_something_takes_them_together"
 HEADS = "tests/theory/test_units.py::test_heads_of_finite_size_are_those_of_drawn_heads"
 NORMED = "tests/test_qk_norm.py"
+GROUPED = "tests/test_groups_of_heads.py"
 
 of_pools = row("networks/layers/_pool.py", LAYERS)
 of_parallel = row("networks/layers/_parallel.py", LAYERS)
@@ -430,6 +431,20 @@ MUTANTS = (
         "    if node.norm is not None:\n        q, k",
         "    if False:\n        q, k",
     ),
+    row("networks/_forward.py", f"{GROUPED}::test_one_network_is_its_formula")(
+        "grouped heads: slopes of the first head for all",
+        "np.arange(logits.shape[-3]) % len(node.bias)",
+        "0 * np.arange(logits.shape[-3])",
+    ),
+    row("networks/_backward.py", f"{GROUPED}::test_one_network_is_its_formula")(
+        "grouped heads: keys told by the mean of heads",
+        ".sum(axis=2) for a in found[1:]",
+        ".mean(axis=2) for a in found[1:]",
+    ),
+    row(
+        "theory/order/_populations.py",
+        f"{GROUPED}::test_heads_in_turn_are_the_mean_of_their_kinds",
+    )("grouped heads: kinds that fluctuate", "node.size * node.together", "node.size"),
     row("networks/_backward.py", f"{NORMED}::test_one_network_is_its_formula")(
         "normed heads: errors pass norms", "    if node.norm is not None:\n", "    if False:\n"
     ),

@@ -131,7 +131,7 @@ def test_gains_count_if_asked() -> None:
 def planted(monkeypatch, name: str) -> str:
     """Plant a mistake; the model in which it stands."""
     if name == "attention sees what follows":
-        monkeypatch.setattr(_attending, "_causal", lambda *_: False)
+        monkeypatch.setattr(_attending, "_added", lambda *_: (False, ()))
         return "decoder"
     if name == "logits over the size of a head":
         monkeypatch.setattr(_attending, "_power", lambda *_: 1.0)

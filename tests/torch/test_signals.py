@@ -83,6 +83,10 @@ def test_what_a_chain_of_relu_does_is_what_the_theory_says() -> None:
         assert own.chi_parallel == pytest.approx(1, abs=1e-3)
         assert own.chi_perp == pytest.approx(1, abs=0.02)
     assert any("are critical for relu" in line for line in found.told)
+    # PDLT (5.126): V/nK^2 of ReLU grows by 5/n from layer to layer.
+    want = 5 * (len(found.rows) - 1) / 64
+    (line,) = (line for line in found.told if line.startswith("By the theory"))
+    assert f"V/nK^2 = {want:.2g})" in line
 
 
 def test_susceptibilities_are_those_of_the_activation() -> None:

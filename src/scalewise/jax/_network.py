@@ -12,11 +12,13 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from scalewise.jax._equations import SPECIAL, numbers
+from scalewise.jax._given import stood_for
 from scalewise.jax._moves import ALONE, SEVERAL, zeros_for
 from scalewise.jax._numbers import inner
 from scalewise.jax._trace import place_of, weight
 from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries, Input, UnreadError, Weight
+from scalewise.reading._given import Given, replaced
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._reader import Reader
 
@@ -82,10 +84,12 @@ class Walk:
 
     Args:
         read: What has been read.
+        given: Layers in place of modules.
         values: Parameters by name.
     """
 
     read: Reader
+    given: Given = field(default_factory=Given)
     values: dict[str, np.ndarray] = field(default_factory=dict)
     _weights: dict[str, Entries] = field(default_factory=dict)
 
@@ -107,6 +111,8 @@ class Walk:
         name = eqn.primitive.name
         if eqn.primitive is weight:
             return [self._weight(eqn.params["name"], given[0])]
+        if eqn.primitive is stood_for:
+            return [self._stood_for(eqn.params["name"], given[0], eqn.outvars[0].aval.shape)]
         if name == "scan" and not all(k.is_plain for k in given):
             return self._scan(eqn.params, given)
         if name == "while" and not all(k.is_plain for k in given):
@@ -155,6 +161,22 @@ class Walk:
             self.values[name] = np.asarray(given.own.value)
             self._weights[name] = self.read.weight(name, np.shape(given.own.value))
         return Held(self._weights[name], frozenset([name]))
+
+    def _stood_for(self, name: str, given: Held, shape: tuple[int, ...]) -> Held:
+        """What layers make of what a module was called with, in place of what the module returned."""
+        read = self.read
+        read.fields.place = name
+        if isinstance(given.own, Unread):
+            return given
+        if isinstance(given.own, Plain | Key):
+            error = read.refuse("is given as layers, but no inputs enter it as its first argument.")
+            return Held(Unread(error))
+        try:
+            own = replaced(read, name, self.given.layers[name], given.own, shape, self.given.width)
+        except (UnreadError, MixedSamplesError) as error:
+            return Held(Unread(error), given.origin)
+        read.notes[f"`{name}` is what was given for it."] = None
+        return Held(own, given.origin)
 
     # Functions that equations call.
 

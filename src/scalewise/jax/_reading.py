@@ -15,17 +15,21 @@ import numpy as np
 
 from scalewise._checked import Count, checked
 from scalewise.jax._drawn import drawn, told_by_entries
+from scalewise.jax._given import standing_in
 from scalewise.jax._look import Call, marked
 from scalewise.jax._network import Held, Key, Unread, Walk, fixed
 from scalewise.jax._parts import parted
 from scalewise.jax._plan import Apply
 from scalewise.jax._trees import class_of, is_nnx_module
 from scalewise.networks import Network
+from scalewise.networks._builder import Layer
 from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan._forward import Inputs
+from scalewise.plan._forward import given as called_with
 from scalewise.plan._request import Argument
 from scalewise.reading._entrywise import Plain
 from scalewise.reading._fields import UnreadError
+from scalewise.reading._given import Given, layers_of
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, ReadModel, in_a_row, network_from, read_model
 from scalewise.reading._reader import Law, Reader
@@ -42,6 +46,7 @@ def network(
     apply: Apply | None = None,
     layout: Literal["plain", "linen"] = "plain",
     seed: Argument = "seed",
+    given: Mapping[str, Any] | None = None,
 ) -> Network:
     r"""Read a model into a network, by the operations of one call.
 
@@ -60,6 +65,9 @@ def network(
         layout: ``"linen"`` if the tree is what a module of Flax Linen initialises.
         seed: What the factory calls the whole number that it draws by. It is used where the equations of a draw do
             not tell its law.
+        given: Layers of ours for modules that are not understood, of NNX, Equinox or Linen: name of the module, as
+            its parameters have it, to a layer or several, which take its first argument. Their numbers are not the
+            model's, and nothing checks them.
 
     Returns:
         The network of that width, whose inputs are the model's: of several arrays the numbers of a sample in a row.
@@ -83,7 +91,7 @@ def network(
         >>> net.depth, [round(c, 3) for c in net.C_W]
         (2, [1.0, 1.0])
     """
-    made = given(inputs)
+    made = called_with(inputs)
     if made is None:
         raise PlanError(
             "`inputs` must be what the model is called with, such as an array of a few samples."
@@ -92,7 +100,8 @@ def network(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _network(build, made, width, _How(apply, layout, seed, place, gains))
+            how = _How(apply, layout, seed, place, gains, layers_of(given))
+            return _network(build, made, width, how)
     except (UnreadError, MixedSamplesError) as error:
         raise PlanError(str(error)) from error
 
@@ -106,6 +115,7 @@ class _How:
     seed: str
     at: tuple[int, ...] | None
     gains: bool
+    layers: Mapping[str, tuple[Layer, ...]]
 
 
 def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Network:
@@ -226,8 +236,11 @@ class _Called:
             leaves[k] = value
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         model = self.join(*self.parts)
-        model = marked(model, self.how.layout) if mark else model
-        return self.call.outputs(model, args, kwargs, self.sizes)
+        if not mark:
+            return self.call.outputs(model, args, kwargs, self.sizes)
+        model = marked(model, self.how.layout)
+        with standing_in(model, list(self.how.layers)):
+            return self.call.outputs(model, args, kwargs, self.sizes)
 
     def _output(self, arrays: Sequence[Any]) -> np.ndarray:
         try:
@@ -259,7 +272,8 @@ class _Called:
         )
 
     def _pass(self, closed: Any, read: Reader, output: np.ndarray, samples: bool) -> Pass:
-        walk = Walk(read)
+        width = next(iter(self.sizes.values()), 1)
+        walk = Walk(read, Given(self.how.layers, width))
         held, rows, offset = [], [], 0
         for k in self.arrays:
             x = self.leaves[k]

@@ -182,6 +182,8 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
         np.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 1)
         for x in (*below[:3], delta)
     )
+    if node.group > 1:
+        k, v = (np.repeat(x, node.group, axis=1) for x in (k, v))
     mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
     logits = logits_of(node, q, k, np)
     p = attention(node, logits, np, lambda sigma: slope(sigma, 0), mask)
@@ -201,6 +203,9 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
     if node.norm is not None:
         slopes = [_of_norm(node.norm, x, s) for x, s in zip((q, k), slopes, strict=True)]
     found = [*slopes, np.swapaxes(p, -1, -2) @ d]
+    if node.group > 1:  # keys and values are told by all heads that have them
+        shape = len(q), -1, node.group, *k.shape[2:]
+        found[1:] = [a.reshape(shape).sum(axis=2) for a in found[1:]]
     return [np.moveaxis(a, 1, 2) for a in found]
 
 

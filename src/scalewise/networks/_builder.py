@@ -327,6 +327,8 @@ class Builder:
         causal: bool,
         norm: Norm | None = None,
         turns: tuple[Matrix, Matrix] | None = None,
+        group: int = 1,
+        bias: tuple[Matrix, ...] = (),
     ) -> Field:
         """Averages of values over positions, by queries and keys, which random layers have just made.
 
@@ -339,30 +341,21 @@ class Builder:
             causal: Whether a position sees none behind it.
             norm: Of queries and keys in each head, whose numbers do not grow.
             turns: For queries and keys the matrices of positions by which heads are multiplied, row by row.
+            group: How many heads after one another have the same key and value.
+            bias: What is added to logits, (position, other): of all heads, or several of heads in turn.
         """
         queries, keys, values = fields
-        if (keys.positions, queries.channels) != (values.positions, keys.channels) or (
-            causal and queries.positions != keys.positions
-        ):
-            raise ValueError(
-                f"{self.name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
-                f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
-                "the channels of queries and the positions of values; causal attention has one set of positions."
-            )
-        if values.channels % size:
-            raise ValueError(
-                f"{self.name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
-                "width that is a multiple of the size of a head, and of their number."
-            )
+        _check_heads(self.name, fields, size, group, len(bias), causal=causal)
         made = replace(
             values,
             positions=queries.positions,
+            channels=values.channels * group,
             gaussian=False,
             draws=frozenset().union(*(f.draws for f in fields)),
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns)
+        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns, group, bias)
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)
@@ -512,3 +505,34 @@ class Builder:
         self.nodes.append(node)
         self.fields.append(made)
         return made
+
+
+def _check_heads(
+    name: str,
+    fields: tuple[Field, Field, Field],
+    size: int,
+    group: int,
+    matrices: int,
+    *,
+    causal: bool,
+) -> None:
+    """Refuse fields that are not those of equal heads."""
+    queries, keys, values = fields
+    if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
+        causal and queries.positions != keys.positions
+    ):
+        raise ValueError(
+            f"{name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
+            f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
+            "the channels of queries and the positions of values; causal attention has one set of positions."
+        )
+    if values.channels % size:
+        raise ValueError(
+            f"{name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
+            "width that is a multiple of the size of a head, and of their number."
+        )
+    if matrices and queries.channels % (size * matrices):
+        raise ValueError(
+            f"{name} adds {matrices} matrices to the logits of {queries.channels // size} heads in turn. "
+            f"Choose a width that is a multiple of {size * matrices}."
+        )

@@ -142,12 +142,22 @@ def turned(x: Any, turns: Matrix, xp: Any, *, back: bool = False) -> Any:
 
 
 def logits_of(node: Attend, q: Any, k: Any, xp: Any) -> Any:
-    """Scaled logits (..., position, other position) of the queries and keys of heads, (..., position, channel)."""
+    """Scaled logits (..., position, other position) of the queries and keys of heads, (..., position, channel).
+
+    With a bias the axis before positions counts heads.
+    """
     if node.norm is not None:
         q, k = (normed(node.norm, x, xp) for x in (q, k))
     if node.turns is not None:
         q, k = (turned(x, own, xp) for x, own in zip((q, k), node.turns, strict=True))
-    return q @ xp.swapaxes(k, -1, -2) / node.size**node.power
+    logits = q @ xp.swapaxes(k, -1, -2) / node.size**node.power
+    return logits + bias_of(node, logits, xp) if node.bias else logits
+
+
+def bias_of(node: Attend, logits: Any, xp: Any) -> Any:
+    """What is added to the logits of each head, (head, position, other position): matrices in turn."""
+    turn = np.arange(logits.shape[-3]) % len(node.bias)
+    return xp.asarray(np.stack([own.array for own in node.bias])[turn], dtype=logits.dtype)
 
 
 def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
@@ -197,9 +207,11 @@ def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
         xp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 1)
         for x in below[:3]
     )
+    if node.group > 1:
+        k, v = (xp.repeat(x, node.group, axis=1) for x in (k, v))
     mask = below[3].reshape(len(q), 1, 1, -1) if len(below) > 3 else None
     p = attention(node, logits_of(node, q, k, xp), xp, function, mask)
-    return xp.moveaxis(p @ v, 1, 2).reshape(*below[0].shape[:-1], below[2].shape[-1])
+    return xp.moveaxis(p @ v, 1, 2).reshape(*below[0].shape[:-1], below[2].shape[-1] * node.group)
 
 
 def fixed_fields(program: Program, x: np.ndarray) -> dict[int, np.ndarray]:

@@ -276,6 +276,8 @@ class Attend:
         norm: Of the channels of every query and every key in each head, which reads nothing by itself.
         turns: For queries and for keys a matrix of each position, row by row, by which a head's channels are
             multiplied, behind the norm: rotary embeddings.
+        group: How many heads after one another have the same key and value.
+        bias: Matrices (position, other) that are added to logits: one for all heads, or several for heads in turn.
     """
 
     of: tuple[int, ...]
@@ -286,11 +288,18 @@ class Attend:
     sigma: Activation | None = None
     norm: Norm | None = None
     turns: tuple[Matrix, Matrix] | None = None
+    group: int = 1
+    bias: tuple[Matrix, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Whether logits are products of queries and keys as they are."""
         return self.norm is None and self.turns is None
+
+    @property
+    def together(self) -> int:
+        """How many heads after one another are drawn together, and alike for each such number of them."""
+        return math.lcm(self.group, max(1, len(self.bias)))
 
     @property
     def tied(self) -> bool:
@@ -302,7 +311,9 @@ class Attend:
         """What a table of the network calls it."""
         keys = "tied" if self.tied else "free"
         said = f"attention, heads of {self.size}, {keys} keys{', normed' if self.norm else ''}"
-        return said if self.turns is None else f"{said}, rotary"
+        said = said if self.turns is None else f"{said}, rotary"
+        said = said if self.group == 1 else f"{said}, {self.group} heads a key"
+        return f"{said}, biased" if self.bias else said
 
 
 Node = (

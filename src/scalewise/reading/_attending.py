@@ -18,6 +18,7 @@ from scalewise.reading._fields import (
     Made,
     Shares,
     Turned,
+    distinct,
 )
 from scalewise.reading._reader import Reader
 from scalewise.reading._trees import norm_in, softmax_in
@@ -67,10 +68,6 @@ def _asked(read: Reader, x: Entries) -> tuple[Known, Entries, float, Norm | None
 
 def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
     """The matrices of positions by which heads are multiplied; ``None`` if they are not."""
-    if len(np.unique(x)) < x.size:
-        raise read.refuse(
-            "has keys that several heads share, which is not known. Give keys and values as many heads as queries."
-        )
     known, _ = read.settled(x)
     what = known.what
     if not isinstance(what, Turned):
@@ -91,19 +88,24 @@ def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
 
 def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
     """Products of queries and keys (..., position, channel) in heads."""
+    k, times = _alone(read, k)
+    if read.settled(q)[0].channels < read.settled(k)[0].channels:  # those of fewer heads are keys
+        return np.swapaxes(logits_of(read, k, q), -1, -2)
     turns = _turns(read, q, q.shape[-1]), _turns(read, k, q.shape[-1])
     if (turns[0] is None) != (turns[1] is None):
         raise read.refuse("turns queries or keys alone by their positions. Turn both.")
     queries, q, f, norm = _asked(read, q)
     keys, k, g, its = _asked(read, k)
+    k = k if times == 1 else np.repeat(k, times, axis=-3)
     if norm != its:
         raise read.refuse("norms queries or keys alone. Norm both of them alike.")
     a, b = read.fields.decoded(q), read.fields.decoded(k)
     size = q.shape[-1]
     head = a.channel[..., 0] // size
     wanted = head[..., None] * size + np.arange(size)
-    same = np.array_equal(a.channel, wanted) and np.array_equal(
-        head[..., :1], b.channel[..., :1, 0] // size
+    group = max(1, queries.channels // keys.channels)
+    same = np.array_equal(a.channel, wanted) and np.all(
+        head // group == b.channel[..., :1, 0] // size
     )
     if (
         not same
@@ -112,16 +114,30 @@ def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
     ):
         raise read.refuse(
             "multiplies two fields over channels that are not those of equal heads. Attention has queries and keys "
-            "of as many heads, each of channels that follow one another."
+            "of equal heads, each of channels that follow one another, as heads that share a key do."
         )
     if np.any(a.sample[..., 0] != b.sample[..., :1, 0]):
         raise read.refuse("compares different samples. Samples must be independent of each other.")
     heads = queries.channels // size
     both = None if turns[0] is None or turns[1] is None else (turns[0], turns[1])
-    what = Logits(queries.number, keys.number, size, f * g, turns=both, norm=norm)
+    what = Logits(queries.number, keys.number, size, f * g, turns=both, norm=norm, group=group)
     made = read.fields.new(queries.samples, (heads, queries.places), keys.places, what)
     index = (a.sample[..., 0] * heads + head) * queries.places + a.position[..., 0]
     return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
+
+
+def _alone(read: Reader, x: Entries) -> tuple[Entries, int]:
+    """Keys or values (..., position, channel), once where heads in a row have the same; and how many have it."""
+    times = x.size // max(1, distinct(x))
+    if times == 1 or x.ndim < 3:
+        return x, 1
+    once = x[..., ::times, :, :]
+    if x.shape[-3] % times or not np.array_equal(np.repeat(once, times, axis=-3), x):
+        raise read.refuse(
+            "has keys or values that several heads share which do not follow one another. Give those of one group "
+            "numbers in a row, as repeat_interleave does."
+        )
+    return once, times
 
 
 def softmax(read: Reader, x: Entries, axis: int) -> Entries:
@@ -143,15 +159,18 @@ def attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
     what = shares.what
     assert isinstance(what, Shares)
     logits = what.logits
+    v, times = _alone(read, v)
     values, v = read.settled(v)
+    v = v if times == 1 else np.repeat(v, times, axis=-3)
     a, b = read.fields.decoded(p), read.fields.decoded(v)
     heads, places = shares.positions
     size = v.shape[-1]
     head, row = a.position // places, a.position % places
-    wanted = head[..., 0, 0][..., None, None] * size + np.arange(size)
+    own = head[..., :1] // logits.group
     if (
-        size * heads != values.channels
-        or np.any(b.channel != np.broadcast_to(wanted, b.channel.shape))
+        size * heads != values.channels * logits.group
+        or np.any(own != own[..., :1, :])
+        or np.any(b.channel != own[..., :1, :] * size + np.arange(size))
         or np.any(a.channel != np.swapaxes(b.position[..., :, :1], -1, -2))
     ):
         raise read.refuse(
@@ -159,12 +178,12 @@ def attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
         )
     q = read.fields.known[logits.queries]
     power = _power(read, logits)
-    causal = _causal(read, logits, (*shares.positions, shares.channels))
-    given = (size, power, causal, logits.turns, logits.norm)
+    causal, bias = _added(read, logits, (*shares.positions, shares.channels))
+    given = (size, power, causal, logits.turns, logits.norm, logits.group, bias)
     made = read.fields.new(
         values.samples,
         q.positions,
-        values.channels,
+        size * heads,
         Made("attend", (q.number, logits.keys, values.number), given),
     )
     index = (a.sample[..., 0] * places + row[..., 0]) * made.channels
@@ -184,19 +203,24 @@ def _power(read: Reader, logits: Logits) -> float:
     return near if abs(power - near) < 1e-6 else power
 
 
-def _causal(read: Reader, logits: Logits, shape: tuple[int, ...]) -> bool:
+def _added(read: Reader, logits: Logits, shape: tuple[int, ...]) -> tuple[bool, tuple[Matrix, ...]]:
+    """Whether what is added to logits, (head, position, other), masks what follows; and numbers of heads."""
     if logits.added is None:
-        return False
+        return False, ()
     added = logits.added.reshape(shape)
     seen = added > -1e3
-    if np.any(added[seen] != 0):
-        raise read.refuse(
-            "adds numbers of positions to its logits. Logits are products and masks here."
-        )
-    if seen.all():
-        return False
-    if np.any(seen != np.tri(*shape[1:], dtype=bool)):
+    causal = not seen.all()
+    if causal and np.any(seen != np.tri(*shape[1:], dtype=bool)):
         raise read.refuse(
             "masks positions otherwise than those that follow. Use a causal mask or none."
         )
-    return True
+    bias = np.where(seen, added, 0.0)
+    if not bias.any():
+        return causal, ()
+    heads = len(bias)
+    kinds = next(
+        n
+        for n in range(1, heads + 1)
+        if heads % n == 0 and np.array_equal(np.tile(bias[:n], (heads // n, 1, 1)), bias)
+    )
+    return causal, tuple(map(Matrix.of, bias[:kinds]))

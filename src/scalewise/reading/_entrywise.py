@@ -24,8 +24,9 @@ from scalewise.reading._fields import (
     Weight,
     distinct,
 )
+from scalewise.reading._logits import of_logits
 from scalewise.reading._reader import Reader
-from scalewise.reading._trees import Tree, X, evaluate, number
+from scalewise.reading._trees import Tree, X, evaluate, number, one_number
 
 
 @dataclass(frozen=True)
@@ -79,27 +80,22 @@ def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
     return np.broadcast_to(own, shape)
 
 
-def _uniform(value: np.ndarray) -> float | None:
-    """The number that all entries are."""
-    first = float(value.flat[0])
-    return first if np.all(value == first) or (np.isnan(first) and np.isnan(value).all()) else None
-
-
 def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
     """A function of one field and of numbers."""
     owners = read.fields.owners(given[at])
     known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
     if isinstance(known.what, Logits) and name in ("add", "sub", "mul", "div", "where"):
-        return _of_logits(read, name, given, at, known, entries)
+        values = [o.value for k, o in enumerate(given) if k != at]
+        return of_logits(read, name, at, values, (known, entries))
     if isinstance(known.what, Shares):
         if name == "mul" or name == "div":
-            other = _uniform(given[1 - at].value)
+            other = one_number(given[1 - at].value)
             if other == 1:
                 return entries
         raise read.refuse(
             "changes the weights of an attention behind its softmax. Leave them as they are."
         )
-    numbers = [None if k == at else _uniform(o.value) for k, o in enumerate(given)]
+    numbers = [None if k == at else one_number(o.value) for k, o in enumerate(given)]
     varied = [k for k, n in enumerate(numbers) if n is None and k != at]
     zeros = not entries.all()
     if zeros and (
@@ -137,62 +133,6 @@ def applied(read, known, name, tree, numbers, at) -> Known:
         if read.root(known) == known.number and not isinstance(known.what, Input):
             return read.new(known, Combined(((known.number, factor),)))
     return read.function(known, tree)
-
-
-def _of_logits(
-    read: Reader, name: str, given: list, at: int, known: Known, entries: Entries
-) -> Entries:
-    """Logits times a number, or with numbers added."""
-    what = known.what
-    assert isinstance(what, Logits)
-    others = [o.value for k, o in enumerate(given) if k != at]
-    if name == "where":
-        # where(mask, logits, low) and where(mask, low, logits)
-        mask = np.broadcast_to(given[0].value, entries.shape).astype(bool)
-        other = np.broadcast_to(given[3 - at].value, entries.shape)
-        seen = mask if at == 1 else ~mask
-        shift = np.where(seen, 0.0, other)
-    elif name in ("add", "sub") and at == 0:
-        shift = np.broadcast_to(others[0] if name == "add" else -others[0], entries.shape)
-    elif name == "add":
-        shift = np.broadcast_to(others[0], entries.shape)
-    elif (
-        name in ("mul", "div")
-        and (number := _uniform(others[0])) is not None
-        and (name == "mul" or at == 0)
-    ):
-        factor = number if name == "mul" else 1 / number
-        added = None if what.added is None else factor * what.added
-        made = _logits(read, known, replace(what, scale=factor * what.scale, added=added))
-        return entries - known.start + made.start
-    else:
-        raise read.refuse(
-            f"computes {name!r} of the logits of an attention, which is not known. Multiply them by a number, mask "
-            "them, or take their softmax."
-        )
-    d = read.fields.decoded(entries)
-    added = np.zeros((known.samples, known.places, known.channels))
-    added[d.sample, d.position, d.channel] = shift
-    if np.any(added != added[:1]):
-        raise read.refuse(
-            "masks other positions of other samples. Give samples of the same length."
-        )
-    total = added[0] if what.added is None else added[0] + what.added
-    made = _logits(read, known, replace(what, added=total))
-    return entries - known.start + made.start
-
-
-def _logits(read: Reader, like: Known, what: Logits) -> Known:
-    """Logits as a field, which is the same if they are computed twice."""
-    none = np.zeros(())
-    for known in read.fields.known:
-        own = known.what
-        if not isinstance(own, Logits) or replace(own, added=None) != replace(what, added=None):
-            continue
-        one, two = (none if k.added is None else k.added for k in (own, what))
-        if np.array_equal(one, two):
-            return known
-    return read.new(like, what)
 
 
 def _with_numbers(
@@ -315,7 +255,7 @@ def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand
     roots = set()
     for k, operand in enumerate(given):
         if isinstance(operand, Plain):
-            value = _uniform(operand.value)
+            value = one_number(operand.value)
             other: Known | float | None = value
         else:
             other = known if k == lead else _aligned(read, known, entries, *own[k], bias=False)

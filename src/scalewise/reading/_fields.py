@@ -150,7 +150,18 @@ class Gains:
 
 @dataclass(frozen=True)
 class Logits:
-    """Products of queries and keys: positions (head, position), the keys being channels; numbers are added."""
+    """Products of queries and keys: positions (head, position), the keys being channels; numbers are added.
+
+    Args:
+        queries: The field of these.
+        keys: Likewise.
+        size: Channels of a head.
+        scale: What products are multiplied by.
+        added: To each, behind that.
+        turns: For queries and keys the matrices of positions by which heads are multiplied.
+        norm: Of both in each head.
+        group: How many heads after one another have the same key.
+    """
 
     queries: int
     keys: int
@@ -159,6 +170,7 @@ class Logits:
     added: np.ndarray | None = None
     turns: tuple[Matrix, Matrix] | None = None
     norm: Norm | None = None
+    group: int = 1
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
 
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._nodes import Hyperparameters
+from scalewise.networks.layers._activate import layer_of
 from scalewise.reading._fields import Entries, Made
 from scalewise.reading._reader import Reader
+
+
+@dataclass(frozen=True)
+class Given:
+    """Layers in place of modules, by name, and the width of the model."""
+
+    layers: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
+    width: int = 1
+
+
+def layers_of(given: Mapping[str, Any] | None) -> dict[str, tuple[Layer, ...]]:
+    """By name of a module one layer or several, or activations."""
+    found = {}
+    for name, own in (given or {}).items():
+        several = own if isinstance(own, Sequence) and not isinstance(own, str) else (own,)
+        found[name] = tuple(layer_of(layer) for layer in several)
+    return found
 
 
 def replaced(

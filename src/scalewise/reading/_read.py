@@ -11,9 +11,10 @@ import numpy as np
 from scalewise.networks import Network
 from scalewise.networks._weights import Parameters, by_node, fields, shapes_of
 from scalewise.reading._fields import Entries, Known, NotSeparableError, UnreadError
+from scalewise.reading._growing import fixed, scaled
 from scalewise.reading._reader import Reader
 from scalewise.reading._steps import Step, Traced
-from scalewise.reading._written import Writer, fixed, parameters, scaled
+from scalewise.reading._written import Writer, parameters
 
 _SAME = 1e-5  # between outputs of the model and of the network with its weights, over their size: float32 inside
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ import numpy as np
 
 from scalewise.networks._laws import WeightLaw
 from scalewise.networks._sites import Matrix
+from scalewise.reading._beside import beside, reordered
 from scalewise.reading._fields import (
     Combined,
     Entries,
@@ -21,7 +21,6 @@ from scalewise.reading._fields import (
     Linear,
     Link,
     Made,
-    NotSeparableError,
     Numbers,
     Placed,
     Turned,
@@ -229,7 +228,7 @@ class Reader:
         if len(owners) == 1 and whole is False and (found := self._part(first, entries)):
             return found
         grid = Grid.of(self.fields, entries, self.flat)
-        made = self._chosen(first, grid) if len(owners) == 1 else self._beside(grid)
+        made = self.taken(first, grid) if len(owners) == 1 else beside(self, grid)
         return made, grid.entries(made)
 
     def settled_once(self, entries: Entries) -> tuple[Known, Entries]:
@@ -245,11 +244,11 @@ class Reader:
         full = np.expand_dims(own, tuple(a for a, s in enumerate(entries.strides) if s == 0))
         return made, np.broadcast_to(full, entries.shape)
 
-    def _chosen(self, of: Known, grid: Grid) -> Known:
+    def taken(self, of: Known, grid: Grid) -> Known:
         """Some positions, or some channels, of one field."""
         if self.root(of) is not None and isinstance(self.source(of).what, Input | Weight):
             return self.placed(of, grid.ids, grid.positions)
-        if isinstance(of.what, Turned) and (made := self._reordered(grid)) is not None:
+        if isinstance(of.what, Turned) and (made := reordered(self, grid)) is not None:
             return made
         d = self.fields.decoded(grid.ids)
         channels, rows = d.channel.max(axis=(0, 1)), d.position.max(axis=(0, 2))
@@ -377,74 +376,3 @@ class Reader:
         self._cut[key] = self.fields.new(of.samples, of.positions, high - low, own)
         self._cut[key].place = of.place
         return self._cut[key]
-
-    def _reordered(self, grid: Grid) -> Known | None:
-        """Channels of one field in another order, some of them times numbers; ``None`` if it is something else."""
-        d = self.fields.decoded(grid.ids)
-        if (
-            d.owner.min() < 0
-            or np.any(d.owner != d.owner[:1, :1])
-            or np.any(d.channel != d.channel[:1, :1])
-        ):
-            return None
-        owners, channel = d.owner[0, 0], d.channel[0, 0]
-        parts = {k: self.turned(self.fields.known[k]) for k in np.unique(owners)}
-        if any(p is None or len(p.terms) > 1 for p in parts.values()):
-            return None
-        own = [p for p in parts.values() if p is not None]
-        source = self.fields.known[own[0].of]
-        whole = np.array_equal(np.sort(channel), np.arange(source.channels))
-        if (
-            len({p.of for p in own}) > 1
-            or not whole
-            or np.any(d.position != np.arange(source.places)[:, None])
-        ):
-            return None
-        order, numbers = np.zeros(len(channel), dtype=int), np.zeros((source.places, len(channel)))
-        for k, part in parts.items():
-            assert part is not None
-            there = owners == k
-            ((of, by),) = part.terms
-            order[there], numbers[:, there] = of[channel[there]], by[:, channel[there]]
-        return self.new(source, Turned(source.number, ((order, numbers),)))
-
-    def _beside(self, grid: Grid) -> Known:
-        """Channels of several fields beside each other, or positions after one another."""
-        if (made := self._reordered(grid)) is not None:
-            return made
-        owner = self.fields.decoded(grid.ids).owner
-        by_channel, by_place = owner[0, 0], owner[0, :, 0]
-        if np.array_equal(owner, np.broadcast_to(by_channel, owner.shape)):
-            parts = [
-                self._chosen(self.fields.known[by_channel[low]], grid.channels(low, high))
-                for low, high in _runs(by_channel)
-            ]
-            made = Made("join", tuple(p.number for p in parts))
-            channels = sum(p.channels for p in parts)
-            return self.fields.new(
-                max(p.samples for p in parts), parts[0].positions, channels, made
-            )
-        if not np.array_equal(owner, np.broadcast_to(by_place[:, None], owner.shape)):
-            raise self.refuse(
-                "puts fields beside each other in a pattern that is not known. Join channels, or positions."
-            )
-        lattice = by_place.reshape(grid.positions)
-        for axis in range(lattice.ndim):
-            line = np.moveaxis(lattice, axis, 0).reshape(lattice.shape[axis], -1)
-            if (line == line[:, :1]).all():
-                break
-        else:
-            raise NotSeparableError
-        parts = [
-            self._chosen(self.fields.known[line[low, 0]], grid.slab(axis, low, high))
-            for low, high in _runs(line[:, 0])
-        ]
-        made = Made("stack", tuple(p.number for p in parts), (axis,))
-        samples = max(p.samples for p in parts)
-        return self.fields.new(samples, grid.positions, parts[0].channels, made)
-
-
-def _runs(values: np.ndarray) -> list[tuple[int, int]]:
-    """From where to where neighbours are equal."""
-    ends = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
-    return list(itertools.pairwise(ends))

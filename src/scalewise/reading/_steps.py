@@ -184,8 +184,9 @@ def _played(build: Builder, step: Step, own: list[Field]) -> Field:
         case "stack":
             return build.stack(own, *given)
         case "attend":
-            size, power, grows, causal, turns, norm = given
+            size, power, grows, causal, turns, norm, group, bias = given
             changed = {"grows": grows, "causal": causal, "turns": turns, "norm": norm}
+            changed |= {"group": group, "bias": bias}
             return build.attend((own[0], own[1], own[2]), size, power, None, **changed)
         case "run":
             return build.run(given, own[0])

@@ -22,6 +22,12 @@ def number(value: float) -> Tree:
     return ("c", float(value))
 
 
+def one_number(value: np.ndarray) -> float | None:
+    """The number that all entries are."""
+    first = float(value.flat[0])
+    return first if np.all(value == first) or (np.isnan(first) and np.isnan(value).all()) else None
+
+
 def _special(xp: Any) -> Any:
     return special if xp is np else sys.modules["jax"].scipy.special
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -336,24 +335,6 @@ def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
     return found
 
 
-def scaled(
-    steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
-) -> tuple[Step, ...]:
-    """Steps whose channels follow the width where they do in a model that is wider by a ratio."""
-    found = []
-    for one, two in zip(steps, wide, strict=True):
-        given = one.given
-        if one.verb == "draw":
-            own, its = one.given[0].channels, two.given[0].channels
-            if its == own * ratio:
-                given = (replace(one.given[0], channels=Fraction(own, width)),)
-        if one.verb == "attend" and two.given[0] != one.given[0]:
-            size, power, _, *rest = one.given
-            given = (size, power, True, *rest)
-        found.append(Step(one.verb, one.of, given, one.place))
-    return tuple(found)
-
-
 def parameters(
     writer: Writer, values: Mapping[str, np.ndarray], names: list[str]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -372,15 +353,3 @@ def parameters(
         weights.append(factor * (w if w.dtype.kind == "f" else numbers(w)))
         biases.append(np.zeros(len(w)) if b is None else numbers(b))
     return weights, biases
-
-
-def fixed(steps: tuple[Step, ...], width: int) -> tuple[Step, ...]:
-    """Steps of which all channels but those of the last random layer follow the width."""
-    last = max(k for k, step in enumerate(steps) if step.verb == "draw")
-    own = tuple(
-        replace(s, given=(replace(s.given[0], channels=2 * s.given[0].channels),))
-        if s.verb == "draw" and k != last
-        else s
-        for k, s in enumerate(steps)
-    )
-    return scaled(steps, own, width, Fraction(2))

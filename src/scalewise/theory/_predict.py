@@ -357,6 +357,11 @@ def _with_skips(
 def _layers(net: Network, layers: Sequence[int] | int | None) -> tuple[int, ...]:
     """The layers to keep: those that are named, or all that have one site."""
     if layers is None:
+        if not net.layers_of_one_site:
+            raise ValueError(
+                "No layer of this network has one site, and those are kept by default. Ask for others, such as "
+                f"layers={net.depth}."
+            )
         return net.layers_of_one_site
     kept = (layers,) if isinstance(layers, int) else tuple(layers)
     if not kept or any(not 1 <= layer <= net.depth for layer in kept):

@@ -6,7 +6,6 @@ import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.networks._builder import Layer
 from scalewise.plan._forward import Inputs
 from scalewise.reading._entrywise import Plain
 from scalewise.reading._fields import Entries, UnreadError
-from scalewise.reading._given import replaced
+from scalewise.reading._given import Given, replaced
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, in_a_row
 from scalewise.reading._reader import Law, Reader
@@ -32,14 +30,6 @@ class Unread:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
-
-
-@dataclass(frozen=True)
-class Given:
-    """Layers in place of modules, by name, and the width of the model."""
-
-    layers: Mapping[str, tuple[Layer, ...]]
-    width: int
 
 
 class Trace(Operations, TorchDispatchMode):

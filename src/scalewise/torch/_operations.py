@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from torch.utils import _pytree as pytree
 from scalewise.reading._attending import softmax
 from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries
-from scalewise.reading._linear import convolved, embedded
+from scalewise.reading._linear import embedded
 from scalewise.reading._products import contracted
 from scalewise.reading._reader import Reader
-from scalewise.reading._sums import normed, pooled, reduced
+from scalewise.reading._sums import normed, reduced
+from scalewise.torch._windows import adaptive, convolution, pool, scattered
 
 # What moves entries and nothing else: done to entries as it is done to numbers.
 _MOVES = frozenset(
@@ -191,9 +191,48 @@ class Operations:
                     return product
                 return entrywise(read, "add", [product, operand(x)])
             case "convolution":
-                return self._convolution(args)
+                found = convolution(read, operand(x), operand(args[1]), args[1], args[3:9])
+                return self._with_gains(found, None, args[2], 1)
             case "embedding":
                 return embedded(read, operand(x), operand(args[1]))
+            case (
+                "avg_pool2d"
+                | "avg_pool3d"
+                | "avg_pool1d"
+                | "max_pool2d_with_indices"
+                | "max_pool3d_with_indices"
+            ):
+                return pool(read, name, operand(x), list(args[1:]))
+            case "_adaptive_avg_pool2d" | "_adaptive_avg_pool3d":
+                return adaptive(read, operand(x), args[1])
+            case "scatter_add" | "index_add" | "scatter_reduce":
+                if any(self.entries(t) is not None for t in (args[2], x)) or x.any():
+                    raise read.refuse(
+                        "adds rows up where its inputs say. Let the places be the same for all samples."
+                    )
+                return scattered(read, name, operand(args[3]), args, kwargs)
+        for found in (self._normed(name, args), self._averaged(name, args, kwargs)):
+            if found is not None:
+                return found
+        if read.of_weights(
+            [
+                e.numpy()
+                for t in pytree.tree_leaves((args, kwargs))
+                if isinstance(e := self.entries(t), Tensor)
+            ]
+        ):
+            raise read.refuse(
+                "computes weights from weights. Let it use them as they are, times a number."
+            )
+        raise read.refuse(
+            f"calls {func._schema.name}, which is not known. Give that module as a layer of `given`."
+        )
+
+    def _normed(self, name: str, args: Any) -> Any:
+        """A norm, or ``None``."""
+        read, operand = self.read, self._operand
+        x = args[0]
+        match name:
             case "native_layer_norm":
                 shape = args[1]
                 if len(shape) > 1:
@@ -213,6 +252,13 @@ class Operations:
                 | "_batch_norm_no_update"
             ):
                 return self._batch_norm(name, args)
+        return None
+
+    def _averaged(self, name: str, args: Any, kwargs: Any) -> Any:
+        """A reduction, or ``None``."""
+        read, operand = self.read, self._operand
+        x = args[0]
+        match name:
             case "mean" | "sum" | "amax":
                 axes = kwargs.get("dim", args[1] if len(args) > 1 else None)
                 keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
@@ -233,31 +279,7 @@ class Operations:
                     self._variance(own, axes, keep, kwargs.get("correction", 1)),
                     self._reduced(own, axes, keep, "mean"),
                 )
-            case (
-                "avg_pool2d"
-                | "avg_pool3d"
-                | "avg_pool1d"
-                | "max_pool2d_with_indices"
-                | "max_pool3d_with_indices"
-            ):
-                return self._pooled(name, args)
-            case "_adaptive_avg_pool2d" | "_adaptive_avg_pool3d":
-                return self._adaptive(operand(x), args[1])
-            case "scatter_add" | "index_add" | "scatter_reduce":
-                return self._scattered(name, args, kwargs)
-        if read.of_weights(
-            [
-                e.numpy()
-                for t in pytree.tree_leaves((args, kwargs))
-                if isinstance(e := self.entries(t), Tensor)
-            ]
-        ):
-            raise read.refuse(
-                "computes weights from weights. Let it use them as they are, times a number."
-            )
-        raise read.refuse(
-            f"calls {func._schema.name}, which is not known. Give that module as a layer of `given`."
-        )
+        return None
 
     def _reduced(self, x: Entries, axes: Any, keep: bool, how: str) -> Any:
         axes = (
@@ -319,90 +341,3 @@ class Operations:
         )
         own = entrywise(self.read, "mul", [own, Plain(root.reshape(shape))])
         return self._with_gains(own, gain, bias, 1)
-
-    def _convolution(self, args: Any) -> Operand:
-        x, w, bias, stride, pads, dilation, transposed, extra, groups = args[:9]
-        read, axes = self.read, w.ndim - 2
-        ends = [(p, p) for p in pads]
-        own, weights = self._operand(x), self._operand(w)
-        if transposed:
-            if groups > 1:
-                raise read.refuse("has a transposed convolution of several groups. Use one group.")
-            own, ends = _spread_out(
-                own,
-                stride,
-                [d * (k - 1) - p for d, k, p in zip(dilation, w.shape[2:], pads, strict=True)],
-                extra,
-            )
-            weights = np.flip(np.swapaxes(weights, 0, 1), axis=tuple(range(2, 2 + axes)))
-            stride = [1] * axes
-        found = convolved(
-            read, own, weights, stride=stride, pads=ends, dilation=dilation, groups=groups
-        )
-        return self._with_gains(found, None, bias, 1)
-
-    def _pooled(self, name: str, args: Any) -> Operand:
-        given = list(args[1:])
-        axes = int(name[name.index("pool") + 4])
-        taps = given[0]
-        stride = given[1] if len(given) > 1 and given[1] else taps
-        pads = given[2] if len(given) > 2 else [0]
-        taps, stride, pads = (list(a) * (axes if len(a) == 1 else 1) for a in (taps, stride, pads))
-        how = "max" if name.startswith("max") else "mean"
-        if how == "max" and len(given) > 3 and any(d != 1 for d in given[3]):
-            raise self.read.refuse("has a pool with dilation. Leave that out.")
-        if (
-            len(given) > 3
-            and how == "mean"
-            and (given[3] or (len(given) > 4 and not given[4] and any(pads)))
-        ):
-            raise self.read.refuse(
-                "has a pool that counts less at its ends. Pad with zeros that count."
-            )
-        return pooled(self.read, self._operand(args[0]), taps, stride, [(p, p) for p in pads], how)
-
-    def _adaptive(self, x: Entries, shape: Sequence[int]) -> Operand:
-        sizes = x.shape[-len(shape) :]
-        if any(n % m for n, m in zip(sizes, shape, strict=True)):
-            raise self.read.refuse(
-                "has a pool of windows of several sizes. Let the size be a multiple of the pool's."
-            )
-        taps = [n // m for n, m in zip(sizes, shape, strict=True)]
-        return pooled(self.read, x, taps, taps, [(0, 0)] * len(taps), "mean")
-
-    def _scattered(self, name: str, args: Any, kwargs: Any) -> Operand:
-        """Sums of rows by a fixed index."""
-        target, axis, index, source = args[:4]
-        if self.entries(index) is not None or self.entries(target) is not None or target.any():
-            raise self.read.refuse(
-                "adds rows up where its inputs say. Let the places be the same for all samples."
-            )
-        if name == "scatter_reduce" and args[4] not in ("sum", "mean"):
-            raise self.read.refuse("takes the largest of neighbours. Use sums or means.")
-        axis %= target.ndim
-        rows = index
-        if index.ndim > 1:
-            rows = index.movedim(axis, 0).reshape(index.shape[axis], -1)
-            if bool((rows != rows[:, :1]).any()):
-                raise self.read.refuse(
-                    "adds rows up otherwise for each channel. Let the places be the same for all."
-                )
-            rows = rows[:, 0]
-        size = target.shape[axis]
-        numbers = (rows.numpy()[:, None] == np.arange(size)).astype(float)
-        if name == "scatter_reduce" and args[4] == "mean":
-            count = numbers.sum(axis=0) + (1 if kwargs.get("include_self", True) else 0)
-            numbers = numbers / np.maximum(count, 1)
-        moved = np.moveaxis(self._operand(source), axis, -1)
-        found = contracted(self.read, moved, Plain(numbers))
-        return np.moveaxis(np.asarray(found), -1, axis)
-
-
-def _spread_out(
-    x: Entries, stride: Sequence[int], pads: Sequence[int], extra: Sequence[int]
-) -> tuple[Entries, list[tuple[int, int]]]:
-    """Entries with zeros between them, as a transposed convolution reads them."""
-    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True)]
-    wide = np.zeros((*x.shape[:2], *sizes), dtype=int)
-    wide[(slice(None), slice(None), *(slice(None, None, s) for s in stride))] = x
-    return wide, [(p, p + e) for p, e in zip(pads, extra, strict=True)]

@@ -12,16 +12,16 @@ from torch.utils import _pytree as pytree
 from scalewise._checked import Count, Must, checked
 from scalewise.networks import Network
 from scalewise.networks._builder import Layer
-from scalewise.networks.layers._activate import layer_of
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Inputs
 from scalewise.plan._forward import given as called_with
 from scalewise.reading._fields import UnreadError
+from scalewise.reading._given import Given, layers_of
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import ReadModel, network_from, read_model
 from scalewise.reading._reader import Law
 from scalewise.torch._drawn import drawn, told_by_entries
-from scalewise.torch._network import Given, traced
+from scalewise.torch._network import traced
 
 ModelOrFactory = Annotated[
     nn.Module | Callable[..., Any],
@@ -78,7 +78,7 @@ def network(
             "`inputs` must be what the model is called with, such as a tensor of a few samples."
         )
     try:
-        layers = {name: _layers(own) for name, own in (given or {}).items()}
+        layers = layers_of(given)
         place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
         return _network(build, made, width, place, gains, layers)
     except (UnreadError, MixedSamplesError) as error:
@@ -116,12 +116,6 @@ def network_and_model(
         for n in (width, 2 * width)
     )
     return network_from(one, width, wide), one
-
-
-def _layers(own: Any) -> tuple[Layer, ...]:
-    """One layer or several, or activations."""
-    several = own if isinstance(own, Sequence) and not isinstance(own, str) else (own,)
-    return tuple(layer_of(layer) for layer in several)
 
 
 def read_module(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import torch
@@ -15,6 +16,7 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Inputs, given
 from scalewise.signals import Finding, Foreseen, Seen, Signals, findings
 from scalewise.signals._seen import over_seeds
+from scalewise.signals._spread import spread_of_outputs
 from scalewise.signals._theory import foreseen
 from scalewise.signals._told import told_of
 from scalewise.torch._audit import OptimizerLike, _is_pair, _with_settings
@@ -105,15 +107,15 @@ def signals(
             break
         draws.append(own)
     rows, spread = over_seeds([d.rows for d in draws])
-    known, _told, said = (
-        _theory(build, first, inputs, width, draws[0].rows) if theory else ([], None, [])
+    known, spreads, said = (
+        _theory(build, first, inputs, width, draws[0].rows) if theory else ([], [], [])
     )
     known = known or [None] * len(rows)
     found = findings(rows, fresh_norms=any("of BatchNorm stands" in n for n in notes))
     found += _steps(optimizer, first)
     return Signals(
         tuple(rows), tuple(known), tuple(spread), tuple(found), (*notes, *said),
-        tuple(told_of(rows, [d.outputs.numpy() for d in draws])), len(draws),
+        (*spreads, *told_of(rows, [d.outputs.numpy() for d in draws])), len(draws),
     )  # fmt: skip
 
 
@@ -224,8 +226,8 @@ def _places(own: Measured) -> list[tuple[str, str]]:
 
 def _theory(
     build: Any, model: nn.Module, inputs: Inputs, width: int | None, rows: tuple[Seen, ...]
-) -> tuple[list[Foreseen | None], None, list[str]]:
-    """What the theory says of each row, and what it leaves out."""
+) -> tuple[list[Foreseen | None], list[str], list[str]]:
+    """What the theory says of each row, how much draws differ, and what it leaves out."""
     said: list[str] = []
     try:
         try:
@@ -243,11 +245,14 @@ def _theory(
         values = fields(net.program, given_values, one.seen.x)[0]
         known, note = foreseen(net, values, one.seen.x, rows)
         said += [note] if note else []
-        return known, None, said + [n for n in one.notes if "gains=True" not in n]
+        spreads: list[str] = []
+        with suppress(ValueError):
+            spreads += spread_of_outputs(net, one.seen.x)
+        return known, spreads, said + [n for n in one.notes if "gains=True" not in n]
     except Exception as error:
         return (
             [],
-            None,
+            [],
             [f"Measured alone, because the theory does not read all of it. {_short(error)}"],
         )
 

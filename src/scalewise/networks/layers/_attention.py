@@ -53,6 +53,11 @@ class Attention(Layer):
             logits; none for ``None``.
         rotary: The base of rotary embeddings, such as 10000: channels $i$ and $i+d/2$ of every query and key are
             turned by the angle $p\,b^{-2i/d}$ at position $p$; none for ``None``. For heads of a `size`.
+        alibi: How many slopes $m_j=2^{-8j/J}$ there are: $-m_j|s-t|$ is added to the logits of head $j$, and so on
+            in turn if there are more heads than slopes; none for ``None``. For heads of a `size`.
+        group: $g$, how many heads after one another have the same key and value (grouped queries). Their outputs
+            are not independent, but weights behind them are: at infinite width nothing depends on $g$, and at
+            order 1/n groups fluctuate in place of heads. For heads of a `size`.
         C_b: Bias variance of the four random layers; that of the network for ``None``, like the others.
         C_W: Rescaled weight variance.
         lambda_b: Learning-rate factor of the biases.
@@ -63,7 +68,8 @@ class Attention(Layer):
         ValueError: If not exactly one of `size` and `heads` is given, or that limit does not exist.
 
     Source: Hron et al., arXiv:2006.10540, in PDLT's parametrisation; heads of finite size derived. Norms of queries
-        and keys: Dehghani et al., arXiv:2302.05442.
+        and keys: Dehghani et al., arXiv:2302.05442; slopes: Press et al., arXiv:2108.12409; groups: Ainslie et
+        al., arXiv:2305.13245.
 
     Example:
         >>> import scalewise as sw
@@ -85,6 +91,8 @@ class Attention(Layer):
     function: Literal["softmax"] | ActivationLike = "softmax"
     qk_norm: LayerNorm | RMSNorm | None = None
     rotary: Positive | None = None
+    alibi: Count | None = None
+    group: Count = 1
     C_b: NotNegative | None = None
     C_W: Positive | None = None
     lambda_b: NotNegative | None = None
@@ -125,6 +133,15 @@ class Attention(Layer):
                 "`rotary` turns pairs of the channels of heads whose size stays. Give an even `size`, as in "
                 "Attention(size=8, rotary=10000)."
             )
+        if self.size is None and (self.alibi is not None or self.group > 1):
+            raise ValueError(
+                "`alibi` and `group` are of heads whose number grows. Give their `size` in place of `heads`, as in "
+                "Attention(size=8, group=2)."
+            )
+        if self.alibi is not None and (self.queries or self.memory):
+            raise ValueError(
+                "`alibi` is a distance between positions of one field. Leave out `queries` and `memory`."
+            )
         if norm is not None and self.size == 1:
             raise ValueError(
                 "`qk_norm` leaves a sign of heads of one channel. Give heads a larger `size`."
@@ -147,8 +164,14 @@ class Attention(Layer):
             )
         asking, seen = (build.run(layers, of) for layers in (self.queries, self.memory))
         queries = build.draw(asking, own=own)
-        keys = queries if self.tied else build.draw(seen, own=own)
-        values = build.draw(seen, own=own)
+        channels = queries.channels // self.group
+        if self.group > 1 and queries.channels % ((self.size or 1) * self.group):
+            raise ValueError(
+                f"{build.name} has {queries.channels} channels, which do not divide into {self.group} heads of "
+                f"{self.size} for each key. Choose a width that is a multiple of {(self.size or 1) * self.group}."
+            )
+        keys = queries if self.tied else build.draw(seen, channels, own=own)
+        values = build.draw(seen, channels, own=own)
         size = self.size or max(1, values.channels // (self.heads or 1))
         if self.heads and values.channels % self.heads:
             raise ValueError(
@@ -177,6 +200,8 @@ class Attention(Layer):
             causal=self.causal,
             norm=norm,
             turns=turns,
+            group=self.group,
+            bias=_slopes(math.prod(queries.positions), self.alibi),
         )
         return build.draw(made, own=own)
 
@@ -184,6 +209,14 @@ class Attention(Layer):
 def _norm_of(layer: LayerNorm | RMSNorm) -> Norm:
     """The node, which reads nothing by itself."""
     return Norm((), float(layer.eps), isinstance(layer, LayerNorm))
+
+
+def _slopes(places: int, count: int | None) -> tuple[Matrix, ...]:
+    """ALiBi's matrices, one for each slope."""
+    apart = np.abs(np.subtract.outer(np.arange(places), np.arange(places)))
+    return tuple(
+        Matrix.of(-(2.0 ** (-8 * j / (count or 1))) * apart) for j in range(1, 1 + (count or 0))
+    )
 
 
 def _turns(places: int, size: int, base: float) -> Matrix:

@@ -11,6 +11,10 @@ $a_i(s,u)$, and of the key by $b_i(s,u)$, so that what stands behind $T_v$ is
 $$\textstyle\sum_i\big\langle T_q\circ(D_iC_vD_i'^T)+F_i[T_k]\big\rangle,\quad D_i=p\circ(a_i-(p\circ a_i)11^T),$$
 with $F_i$ as $F$, but $p\circ b_i$ for the $p$ that stands beside $X$.
 
+Matrices that are added to logits for heads in turn are averaged over, as often each. Keys and values that several
+heads share change nothing here: weights behind heads are independent, so that the product of two heads has no part
+in $C$ or $T$, and groups of heads grow in number.
+
 Source: Hron et al., arXiv:2006.10540, for heads that grow; for finite heads derived.
 """
 
@@ -92,12 +96,13 @@ def drawn_heads(
     inputs, places, size = len(Kq), max(Kq.shape[-1], Kk.shape[-1]), node.size
     channels = 1 if node.is_plain or tangents is None else size  # that are followed one by one
     work = (inputs * places) ** 2 * places * channels
-    heads = int(np.clip(_WORK // work, _FEWEST, _MOST))
+    turn = max(1, len(node.bias))
+    heads = -(-int(np.clip(_WORK // work, _FEWEST, _MOST)) // turn) * turn
     keys_there = None if mask is None else mask[:, None, None]
     q, k = (_channels(K, heads * size, (*seed, side)) for side, K in enumerate((Kq, Kk)))
     C = np.zeros_like(Kq)
     T = None if tangents is None else np.zeros_like(Kq)
-    step = max(1, _AT_ONCE // max(1, inputs * places * max(places * channels, size)))
+    step = max(1, _AT_ONCE // max(1, inputs * places * max(places * channels, size)) // turn) * turn
     for start in range(0, heads, step):
         own = slice(start * size, min(heads, start + step) * size)
         Q, K = (np.moveaxis(v[..., own].reshape(*v.shape[:2], -1, size), 2, 1) for v in (q, k))

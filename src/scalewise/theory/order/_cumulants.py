@@ -60,7 +60,7 @@ def shift_of_laws(fixed: Fields, paths: Fields, *, program: Program, ends: tuple
         assert isinstance(node, Draw)
         if node.own.law.excess:
             moved = found[p] - found[p].mean(axis=-1, keepdims=True)
-            score = _score(made, node, calls).reshape(moved.shape[-1], own.inner[p]).sum(axis=1)
+            score = _score(made, node, calls).reshape(moved.shape[-1], own.inner[draw]).sum(axis=1)
             total = total + moved @ score / moved.shape[-1]
     return total
 

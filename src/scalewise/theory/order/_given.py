@@ -57,7 +57,7 @@ def equal(own: Populations, paths: Mapping[int, Any]) -> dict[int, Any]:
         own: The populations.
         paths: (..., channel) of random layers.
     """
-    counts = {p: paths[k].shape[-1] // own.inner[p] for k, p in own.drawn.items()}
+    counts = {p: paths[k].shape[-1] // own.inner[k] for k, p in own.drawn.items()}
     return {p: jnp.full(count, 1 / count) for p, count in counts.items()}
 
 
@@ -66,18 +66,18 @@ def drawn(program: Program, own: Populations, inputs: int, count: int, scramble:
     found = {}
     for p in own.units:
         draws = [k for k, other in own.drawn.items() if other == p]
-        labels = [inputs * math.prod(program.positions[k]) for k in draws]
-        whole = normals(sum(labels) * own.inner[p], count // 2, (scramble, p))
-        found |= dict(zip(draws, _by_layer(whole, labels, own.inner[p]), strict=True))
+        sizes = [(inputs * math.prod(program.positions[k]), own.inner[k]) for k in draws]
+        whole = normals(sum(map(math.prod, sizes)), count // 2, (scramble, p))
+        found |= dict(zip(draws, _by_layer(whole, sizes), strict=True))
     return found
 
 
-def _by_layer(whole: np.ndarray, labels: list[int], inner: int) -> list[np.ndarray]:
-    """(label, channel) of each from (label times inner of all, unit)."""
-    parts = np.split(whole, np.cumsum([inner * size for size in labels])[:-1])
+def _by_layer(whole: np.ndarray, sizes: list[tuple[int, int]]) -> list[np.ndarray]:
+    """(label, channel) of each from (label times channel of a unit of all, unit)."""
+    parts = np.split(whole, np.cumsum([math.prod(size) for size in sizes])[:-1])
     return [
-        part.reshape(size, inner, -1).swapaxes(1, 2).reshape(size, -1)
-        for part, size in zip(parts, labels, strict=True)
+        part.reshape(*size, -1).swapaxes(1, 2).reshape(size[0], -1)
+        for part, size in zip(parts, sizes, strict=True)
     ]
 
 
@@ -122,7 +122,7 @@ def given(
     groups: dict[int, list[int]] = {}
     for k in sorted(own.drawn):
         groups.setdefault(program.weights_of(k), []).append(k)
-    sizes = {weights: len(laws[weights]) * own.inner[own.drawn[weights]] for weights in groups}
+    sizes = {weights: len(laws[weights]) * own.inner[weights] for weights in groups}
     columns = dict.fromkeys(own.units, 0)
     for weights, size in sizes.items():
         columns[own.drawn[weights]] += size
@@ -132,7 +132,7 @@ def given(
     found: Fields = {}
     for weights, calls in groups.items():
         p, rho = own.drawn[weights], rooted(np.asarray(laws[weights]))
-        inner, units = own.inner[p], paths[weights].shape[-1] // own.inner[p]
+        inner, units = own.inner[weights], paths[weights].shape[-1] // own.inner[weights]
         if exact:
             whole = np.zeros((copies, len(rho), units, inner))
             for c in range(inner):

@@ -43,8 +43,11 @@ def of_heads(made: Particles, tangents: Callable[[int, int], Any], here: int) ->
         jnp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 0)
         for x in (made.fields[i] for i in given)
     )  # (head, sample, position, channel)
+    if node.group > 1:  # tangents of heads that share a key are averaged head by head, all the same
+        k, v = (jnp.repeat(x, node.group, axis=0) for x in (k, v))
     scale = node.size**-node.power
-    p, W = _weights(made, node, logits_of(node, q, k, jnp), v)
+    logits = logits_of(node, jnp.swapaxes(q, 0, 1), jnp.swapaxes(k, 0, 1), jnp)
+    p, W = _weights(made, node, jnp.swapaxes(logits, 0, 1), v)
     w = made.shares(here).reshape(len(q), node.size).sum(axis=1)
     T = [tangents(k, k).reshape(*q.shape[1:3], *q.shape[1:3]) for k in given]
     share = w / node.size

@@ -180,7 +180,7 @@ def _alone(
     for end in ends:
         if made.program.averages_out(((end, 1.0),)):
             continue
-        z, (population, _) = made.flat(end), made.own.parts[end][0]
+        z, population = made.flat(end), made.own.parts[end][0].population
         scale = math.sqrt(z.shape[1] * made.own.units[population])
         first, second = symmetric
         square = z[first] * z[second]

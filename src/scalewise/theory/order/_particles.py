@@ -128,8 +128,8 @@ class Particles:
             return np.full(channels, 1 / channels)
         weights = self.weights if weights is None else weights
         parts = [
-            share / self.own.inner[p] * jnp.repeat(weights[p], self.own.inner[p], axis=-1)
-            for p, share in self.own.parts[node]
+            share / inner * jnp.repeat(weights[p], inner, axis=-1)
+            for p, share, inner in self.own.parts[node]
         ]
         return jnp.concatenate(parts, axis=-1)
 

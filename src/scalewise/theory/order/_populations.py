@@ -2,6 +2,8 @@ r"""Which channels of a network are one unit: what is drawn together, once for e
 
 Random layers whose channels meet by their number, in a sum or a product, in a head or by common weights, write to
 one population; a unit is a channel of each of them, or the channels of a head. Populations are independent.
+Where heads share a key and a value, or have matrices of their own that are added to logits, a unit is as many heads
+as are drawn together: $g$ of them have $gd$ channels of queries, and $d$ of keys and of values.
 
 Source: derived.
 """
@@ -11,13 +13,28 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from scalewise.networks._nodes import Attend, Concat, Draw, Dropout
 from scalewise.networks._program import Program
 
-Parts = tuple[
+Kinds = tuple[
     tuple[int, float], ...
-]  # populations whose channels stand beside each other, with shares
+]  # random layers whose channels stand side by side, with shares
+
+
+class Part(NamedTuple):
+    """Channels of one population.
+
+    Args:
+        population: Which.
+        share: Of all channels of the field.
+        inner: How many of them a unit has.
+    """
+
+    population: int
+    share: float
+    inner: int
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,7 @@ class Populations:
 
     Args:
         units: $n_p$ of each.
-        inner: How many channels a unit has.
+        inner: How many channels of each random layer that is drawn a unit has.
         drawn: The random layers of which units are drawn, with their populations.
         parts: Of each node that is not fixed what its channels are.
     """
@@ -34,7 +51,7 @@ class Populations:
     units: dict[int, int]
     inner: dict[int, int]
     drawn: dict[int, int]
-    parts: dict[int, Parts]
+    parts: dict[int, tuple[Part, ...]]
 
 
 @dataclass
@@ -44,15 +61,16 @@ class _Joining:
     program: Program
     first: dict[int, int] = field(default_factory=dict)
     inner: dict[int, int] = field(default_factory=dict)
-    parts: dict[int, Parts] = field(default_factory=dict)
+    parts: dict[int, Kinds] = field(default_factory=dict)
+    sharing: list[tuple[int, int]] = field(default_factory=list)
 
     def of(self, draw: int) -> int:
-        """The population of a random layer."""
+        """The first of the random layers whose channels meet those of one."""
         while self.first[draw] != draw:
             draw = self.first[draw]
         return draw
 
-    def join(self, here: int, others: list[int]) -> Parts:
+    def join(self, here: int, others: list[int]) -> Kinds:
         """Fields whose channels meet by their number."""
         several = [self.parts[k] for k in others]
         if len({tuple(share for _, share in parts) for parts in several}) > 1:
@@ -71,6 +89,35 @@ class _Joining:
         self.first[max(one, other)] = min(one, other)
         self.of_size(here, one, self.inner[other])
         self.of_size(here, other, self.inner[one])
+
+    def heads(self, here: int, node: Attend, moving: list[int]) -> Kinds:
+        """Attention: queries and what is made meet by their channels, keys and values by those of groups."""
+        size = node.size * node.together
+        if node.group == 1:
+            found = self.join(here, moving)
+            for kind, _ in () if node.grows else found:
+                self.of_size(here, kind, size)
+            return found
+        found, seen = self.parts[node.of[0]], self.join(here, list(dict.fromkeys(node.of[1:3])))
+        if len(found) > 1 or len(seen) > 1:
+            raise ValueError(
+                f"Node [{here}] of this network, {self.program.nodes[here].said}, has queries, keys or values of "
+                "several kinds, which stand beside each other. Order 1/n is not known of it: make each by one "
+                "random layer such as Dense."
+            )
+        asked, shared = (next(iter(own))[0] for own in (found, seen))
+        self.of_size(here, asked, size)
+        self.of_size(here, shared, size // node.group)
+        self.sharing.append((asked, shared))
+        return found
+
+    def together(self) -> dict[int, int]:
+        """Of each random layer its population."""
+        found = {k: self.of(k) for k in self.first}
+        for one, other in self.sharing:
+            pair = sorted((found[one], found[other]))
+            found = {k: pair[0] if p == pair[1] else p for k, p in found.items()}
+        return found
 
     def of_size(self, here: int, draw: int, size: int) -> None:
         """Units have so many channels, unless they are known to have more."""
@@ -113,17 +160,33 @@ def populations(program: Program, wanted: tuple[int, ...]) -> Populations:
                 for draw, other in found.parts[k]
             )
         else:
-            found.parts[here] = found.join(here, moving)
-            if isinstance(node, Attend) and not node.grows:
-                found.of_size(here, node.of[0], node.size)
+            heads = isinstance(node, Attend)
+            found.parts[here] = (
+                found.heads(here, node, moving) if heads else found.join(here, moving)
+            )
     for uses in same.values():
         _tie(found, uses)
     read = set(itertools.chain(*(program.nodes[k].of for k in behind)))
     read |= {k for k in wanted if not program.averages_out(((k, 1.0),))}
-    drawn = {k: found.of(k) for k in behind if k in found.first and k in read}
-    parts = {k: tuple((found.of(d), s) for d, s in own) for k, own in found.parts.items()}
-    inner = {p: found.inner[p] for p in drawn.values()}
-    return Populations({p: program.channels[p] // inner[p] for p in inner}, inner, drawn, parts)
+    return _finished(found, [k for k in behind if k in found.first and k in read])
+
+
+def _finished(found: _Joining, drawn: list[int]) -> Populations:
+    together = found.together()
+    inner = {k: found.inner[found.of(k)] for k in found.first}
+    parts = {
+        k: tuple(Part(together[d], share, inner[d]) for d, share in own)
+        for k, own in found.parts.items()
+    }
+    units: dict[int, int] = {}
+    for k in drawn:
+        count = found.program.channels[k] // inner[k]
+        if units.setdefault(together[k], count) != count:
+            raise ValueError(
+                f"Node [{k}] of this network has channels for {count} units, and what meets it for "
+                f"{units[together[k]]}; order 1/n is not known of it. Give all heads one size and one group."
+            )
+    return Populations(units, {k: inner[k] for k in drawn}, {k: together[k] for k in drawn}, parts)
 
 
 def _tie(found: _Joining, uses: list[int]) -> None:

@@ -210,8 +210,8 @@ def _check_ends(program: Program, own: Populations, ends: tuple[int, ...]) -> No
     for end in ends:
         if program.averages_out(((end, 1.0),)):
             continue
-        (population, _), *others = own.parts[end]
-        if others or own.inner[population] > 1:
+        part, *others = own.parts[end]
+        if others or part.inner > 1:
             raise ValueError(
                 f"Layer {program.layers.index(end) + 1} of this network has neurons of several kinds, or of heads, "
                 "of which order 1/n is not known. Ask for other layers with `layers`."
@@ -220,7 +220,7 @@ def _check_ends(program: Program, own: Populations, ends: tuple[int, ...]) -> No
 
 def _most_labels(program: Program, own: Populations) -> int:
     """Of one input, of the channels of one unit in one layer."""
-    sites = [math.prod(program.positions[k]) * own.inner[p] for k, p in own.drawn.items()]
+    sites = [math.prod(program.positions[k]) * own.inner[k] for k in own.drawn]
     return max(sites, default=1)
 
 

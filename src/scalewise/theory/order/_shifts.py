@@ -130,9 +130,7 @@ def charges(program: Program, ends: tuple[int, ...], fixed: Fields) -> int:
 
 def _nothing(program: Program, ends: tuple[int, ...], fixed: Fields) -> dict[int, Any]:
     own, inputs = populations(program, ends), len(next(iter(fixed.values())))
-    return {
-        k: jnp.zeros((inputs, *program.positions[k], own.inner[p])) for k, p in own.drawn.items()
-    }
+    return {k: jnp.zeros((inputs, *program.positions[k], own.inner[k])) for k in own.drawn}
 
 
 def _signs(like: Mapping[int, Any], labels: int, seed: Sequence[int]) -> np.ndarray:

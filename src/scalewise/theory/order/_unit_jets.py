@@ -237,7 +237,7 @@ def _influences(
     made, alone = run(weights), {}
     for place, end in enumerate(ends):
         if not program.averages_out(((end, 1.0),)):
-            (population, _) = own.parts[end][0]
+            population = own.parts[end][0].population
             products = made.own_products(end, at)
             alone[place] = products / math.sqrt(products.shape[-1] * own.units[population])
     return rows.reshape(len(ends), -1, rows.shape[1]), alone

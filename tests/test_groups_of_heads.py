@@ -1,0 +1,142 @@
+"""Golden and agreement: heads that share keys and values, and heads with numbers added to their logits."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scalewise as sw
+from architectures import RATES
+from grids import few
+from scalewise.nets import empirical_ntk, init_weights
+from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._field import Field
+from scalewise.networks._sites import Matrix
+from scalewise.training._one_network import tangents_of
+
+RNG = np.random.default_rng(17)
+X = RNG.normal(size=(3, 5, 2))
+TAIL = "tanh", sw.GlobalAvgPool(), sw.Dense(1)
+HEADS = {
+    "shared": sw.Attention(size=4, group=2, C_W=3.0),
+    "slopes": sw.Attention(size=4, alibi=2, causal=True, C_W=3.0),
+    "shared, slopes": sw.Attention(size=4, group=2, alibi=4, rotary=100.0, C_W=3.0),
+}
+
+
+def network(attention: Layer, width: int = 64, shape=(5, 2)) -> sw.Network:
+    return sw.Network(sw.Dense(), attention, *TAIL, input_shape=shape, width=width, **RATES)
+
+
+@pytest.mark.parametrize("name", ["shared", "slopes"])
+def test_one_network_is_its_formula(name: str) -> None:
+    net = network(HEADS[name], 16)
+    parameters = init_weights(net, 1, dtype="float64")
+    apart = abs(np.subtract.outer(np.arange(5), np.arange(5)))
+    slopes = np.array([2.0**-4, 2.0**-8, 2.0**-4, 2.0**-8]) * (name == "slopes")
+    ahead = np.where((name == "slopes") & ~np.tri(5, dtype=bool), -np.inf, 0.0)
+    keys = [0, 0, 1, 1] if name == "shared" else [0, 1, 2, 3]
+
+    def outputs(p):
+        def dense(k, z):
+            return z @ p.weights[k].T + p.biases[k]
+
+        z = dense(0, X)
+        q, k, v = (dense(1 + i, z).reshape(3, 5, -1, 4) for i in range(3))
+        logits = jnp.einsum("sphc,sqhc->shpq", q, k[:, :, keys]) / 2
+        logits = logits - slopes[:, None, None] * apart + ahead
+        o = jnp.einsum("shpq,sqhc->sphc", jax.nn.softmax(logits), v[:, :, keys]).reshape(3, 5, 16)
+        return dense(5, jnp.tanh(dense(4, o)).mean(axis=1))[:, 0]
+
+    with jax.enable_x64(True):
+        J = jax.jacrev(outputs)(parameters)
+    ntk = 0.0
+    for W, b in zip(*J, strict=True):
+        W, b = (np.asarray(a).reshape(3, *a.shape[1:]) for a in (W, b))
+        ntk = ntk + 0.9 / W.shape[-1] * np.einsum("sij,tij->st", W, W) + 0.4 * b @ b.T
+    for found in (empirical_ntk(net, parameters, X), tangents_of(net, parameters, X).ntk):
+        np.testing.assert_allclose(np.squeeze(found), ntk, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", few(HEADS, every=2))
+def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
+    theory = sw.predict(network(HEADS[name]), X)
+    wrong = theory.assign(ntk=1.2 * theory.ntk)
+    ensemble = sw.measure(
+        network(HEADS[name]), X, networks=600, widths=[64, 128], seed=2, progress=False
+    )
+    assert sw.compare(theory, ensemble).passed
+    assert not sw.compare(wrong, ensemble).passed
+
+
+def test_heads_of_a_group_are_copies_of_its_value_at_one_position() -> None:
+    """By hand: of n channels n/g are different, so that their mean square fluctuates g times as much."""
+    x = X[:1, :1]
+    for group in (1, 2, 4):
+        layers = sw.Attention(size=2, group=group), sw.Flatten(), sw.Dense(1)
+        net = sw.Network(*layers, input_shape=(1, 2), width=64, **RATES)
+        K = 0.1 + 1.3 * (x[0, 0] @ x[0, 0]) / 2
+        behind = 0.1 + 1.3 * K
+        found = sw.predict(net, x, layers=5, observables=["kernel", "four_point_vertex"])
+        np.testing.assert_allclose(np.squeeze(found.kernel), 0.1 + 1.3 * behind, rtol=1e-9)
+        V = 1.3**2 * (2 * behind**2 + 1.3**2 * group * 2 * K**2)
+        np.testing.assert_allclose(np.squeeze(found.four_point_vertex), V, rtol=0.01)
+
+
+@dataclass(frozen=True)
+class Biased(Layer):
+    """Heads of two channels, with matrices in turn."""
+
+    bias: tuple[Matrix, ...]
+
+    def into(self, build: Builder, of: Field) -> Field:
+        q, k, v = (build.draw(of) for _ in range(3))
+        made = build.attend((q, k, v), 2, 0.5, None, grows=False, causal=False, bias=self.bias)
+        return build.draw(made)
+
+
+def test_heads_in_turn_are_the_mean_of_their_kinds() -> None:
+    """Not a mixture of them: a network of any width has as many heads of each, so that kinds do not fluctuate."""
+    x, kinds = X[:1, :2], (Matrix.of(np.zeros((2, 2))), Matrix.of(4 * np.eye(2)))
+    found = []
+    for bias in ((kinds[0],), (kinds[1],), kinds):
+        layers = Biased(bias), sw.Flatten(), sw.Dense(1)
+        net = sw.Network(*layers, input_shape=(2, 2), width=32, **RATES)
+        K = sw.predict(net, x, layers=4, observables="kernel").kernel.values
+        end = sw.predict(net, x, layers=5, observables=["ntk", "four_point_vertex"])
+        # V of the read-out less what its own read-in adds, so that only the variance over heads is left.
+        V = float(end.four_point_vertex.squeeze()) - 1.3**2 * 2 * (K**2).mean()
+        found.append((K.mean(), float(end.ntk.squeeze()), V))
+    one, other, both = np.array(found)
+    assert (np.abs(one / other - 1) > 0.05).all()
+    np.testing.assert_allclose(both, (one + other) / 2, rtol=0.02)
+
+
+@pytest.mark.thorough("test_theory_and_ensembles_agree_at_two_widths")
+@pytest.mark.parametrize("changed", [{"group": 2}, {"group": 4, "alibi": 2}])
+def test_order_1_over_n_is_that_of_drawn_networks(changed) -> None:
+    net, x = network(sw.Attention(size=2, **changed), 32, (2, 2)), X[:1, :2]
+    names = ["kernel", "four_point_vertex", "ntk_B"]
+    theory = sw.predict(net, x, observables=names)
+    ensemble = sw.measure(
+        net, x, networks=12000, widths=[64, 128], progress=False, observables=names
+    )
+    outcome = sw.compare(theory, ensemble)
+    assert outcome.passed, outcome
+    alone = sw.predict(network(sw.Attention(size=2), 32, (2, 2)), x, observables=names)
+    assert not sw.compare(alone, ensemble).passed
+
+
+def test_heads_that_cannot_share() -> None:
+    with pytest.raises(ValueError, match="heads whose number grows"):
+        sw.Attention(heads=2, group=2)
+    with pytest.raises(ValueError, match="heads whose number grows"):
+        sw.Attention(heads=2, alibi=2)
+    with pytest.raises(ValueError, match="a distance between positions of one field"):
+        sw.Attention(size=2, alibi=2, queries=[sw.Take(0)])
+    with pytest.raises(ValueError, match="a multiple of 12"):
+        network(sw.Attention(size=4, group=3), 16)
+    with pytest.raises(ValueError, match="a multiple of 24"):
+        network(sw.Attention(size=4, alibi=6), 16)
