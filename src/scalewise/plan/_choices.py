@@ -13,11 +13,16 @@ from scalewise.plan._values import Source, Value
 
 
 class Choices:
-    """Takes note of what keeps the order of entries, and of arrays that are zero but for a few of them."""
+    """Takes note of what keeps the order of entries, and of arrays that are zero but for a few of them.
+
+    Args:
+        sums: Sums over what was chosen: the module in whose code they are, among how many it was, and how many.
+    """
 
     def __init__(self) -> None:
         self._ordered: dict[Source, Value] = {}
         self._few: dict[Source, tuple[int, int]] = {}
+        self.sums: list[tuple[str, int, int]] = []
 
     def keeps_order(self, found: Value, values: Iterable[Value]) -> None:
         """An array that is as large as another where that is large: its softmax, say, or its sigmoid.
@@ -51,11 +56,16 @@ class Choices:
         self._few |= dict.fromkeys(found.parts, (length, count))
 
     def terms(
-        self, length: int, factors: Iterable[Value], pairs: Mapping[Source, tuple[Value, ...]]
+        self,
+        place: str,
+        length: int,
+        factors: Iterable[Value],
+        pairs: Mapping[Source, tuple[Value, ...]],
     ) -> int:
         """How many terms a sum has that are not zero.
 
         Args:
+            place: The module in whose code it is.
             length: How many it has in all.
             factors: What is multiplied in each.
             pairs: What the factors are products of, entry by entry.
@@ -63,8 +73,11 @@ class Choices:
         for source in (s for v in factors for s in v.parts):
             if source in self._few:
                 of, count = self._few[source]
-                return length // of * count if length % of == 0 else length
-            within = self.terms(length, pairs.get(source, ()), pairs)
+                if length % of:
+                    return length
+                self.sums.append((place, of, count))
+                return length // of * count
+            within = self.terms(place, length, pairs.get(source, ()), pairs)
             if within != length:
                 return within
         return length

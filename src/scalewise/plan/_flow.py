@@ -154,7 +154,7 @@ class Flow:
             both = self.joined([self.scaled(one, two.size), self.scaled(two, one.size)])
             return replace(both, made=True)
         if (one.data and two.data) or (batched and (one.made or two.made)):
-            length = self._choices.terms(length, (one, two), self._pairs)
+            length = self._choices.terms(self.place, length, (one, two), self._pairs)
             self._opened(one, two)
             return self._product(one.reach * two.reach, length, self._times(one, two))
         given, weights = (one, two) if one.data else (two, one)
@@ -212,7 +212,7 @@ class Flow:
             ((source, factor),) = value.parts.items()
             factors = self._pairs.get(source, ())
             whole = math.prod(v.size / (v.told or 1.0) for v in factors)
-            length = self._choices.terms(length, factors, self._pairs)
+            length = self._choices.terms(self.place, length, factors, self._pairs)
             found = self._product(factor * whole, length, value.trails)
             if apart:
                 self._distances[next(iter(found.parts))] = factors
@@ -220,7 +220,9 @@ class Flow:
             return found
         if kinds not in ({"square"}, {"positive"}):
             return value
-        return self.scaled(value, float(self._choices.terms(length, (value,), self._pairs)))
+        return self.scaled(
+            value, float(self._choices.terms(self.place, length, (value,), self._pairs))
+        )
 
     def powered(self, value: Value, power: float) -> Value:
         """A power, entry by entry."""
@@ -290,6 +292,10 @@ class Flow:
         """The largest entries of an array are chosen, whatever its size: of experts by a router, say."""
         for compared in self._choices.compared(value):
             self._divide(compared)
+
+    def rows(self, length: int, count: int) -> None:
+        """Slices of a tensor are picked by what was chosen: so many of so many."""
+        self._choices.sums.append((self.place, length, count))
 
     def few(self, value: Value, length: int, count: int) -> Value:
         """An array put into one that is zero elsewhere: so many of so many entries along an axis are not."""
@@ -370,6 +376,7 @@ class Flow:
         return Forward(
             seen(attentions), found["weight"], found["lookup"],
             products=seen(products), distances=seen(distances), normed=frozenset(self._normed),
+            choices=tuple(dict.fromkeys(self._choices.sums)),
         )  # fmt: skip
 
 

@@ -13,9 +13,8 @@ from torch import Tensor
 # What chooses the largest entries.
 CHOOSES = frozenset(["topk", "argmax"])
 _ZEROS = frozenset(["zeros", "new_zeros", "zeros_like"])
-_SCATTERS = frozenset(["scatter", "scatter_add"])
-# What makes an array that is zero where a mask is.
-MASKS = _SCATTERS | {"mul"}
+# What puts entries into an array at indices.
+SCATTERS = frozenset(["scatter", "scatter_add"])
 _MOVES = frozenset(
     """view _unsafe_view reshape _reshape_alias t transpose permute expand unsqueeze squeeze slice select split
     split_with_sizes unbind chunk clone _to_copy detach alias contiguous movedim""".split()  # noqa: SIM905
@@ -37,6 +36,11 @@ class Picks:
         found = self._masks.get(id(tensor))
         return None if found is None else found[1]
 
+    def index(self, tensors: Any) -> int:
+        """How many of the chosen an index tells, of several the first; 0 where none is made by a choice."""
+        found = (self._indices.get(id(t), (None, 0))[1] for t in tensors)
+        return next((count for count in found if count), 0)
+
     def zero(self, tensor: Any) -> bool:
         """Whether an array holds zeros alone."""
         return id(tensor) in self._zeros
@@ -54,7 +58,7 @@ class Picks:
         if name in CHOOSES:
             index = out[1] if name == "topk" else out
             self._indices[id(index)] = (index, args[1] if name == "topk" else 1)
-        elif name in _SCATTERS and id(args[2]) in self._indices:
+        elif name in SCATTERS and id(args[2]) in self._indices:
             count, many = self._indices[id(args[2])][1], out.shape[args[1]]
             if in_place:
                 self._zeros.pop(id(first), None)

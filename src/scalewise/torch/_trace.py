@@ -23,7 +23,7 @@ from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
-from scalewise.torch._picks import CHOOSES, MASKS, Picks
+from scalewise.torch._picks import CHOOSES, SCATTERS, Picks
 from scalewise.torch._uses import UseTrace
 
 
@@ -130,7 +130,7 @@ class Trace(TorchDispatchMode):
         if not values or (self.picks.zero(out) and self.value(out) is None):
             return out
         found = self._result(name, args, kwargs, flat, values)
-        if name in MASKS and (few := self.picks.mask(out)) is not None:
+        if (few := self._few(name, args, out)) is not None:
             found = self.flow.few(found, *few)
         made = [self.passed(t) for t in flat if self.value(t) is not None]
         passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
@@ -146,6 +146,11 @@ class Trace(TorchDispatchMode):
             self._passed[id(base)] = Passed(both, before.data or passed.data)
         return out
 
+    def _few(self, name: str, args: tuple[Any, ...], out: Any) -> tuple[int, int] | None:
+        """Of how many entries how many are not zero, where an operation is the first to make them so."""
+        blank = name in SCATTERS or any(self.picks.mask(a) and not self.value(a) for a in args[:2])
+        return self.picks.mask(out) if blank and name in (*SCATTERS, "mul") else None
+
     def _note(self, tensor: Tensor, found: Value) -> None:
         self._know(tensor, found)
         for source in found.parts:
@@ -159,6 +164,9 @@ class Trace(TorchDispatchMode):
         flow = self.flow
         if name in CHOOSES:
             flow.chosen(values[0])
+        count = self.picks.index(flat)
+        if count and name in ("index", "index_select", "embedding") and self._fixed(args[0]):
+            flow.rows(args[0].shape[0], count)
         if name in _LOOKUPS:
             return flow.looked_up(values[0])
         if name in ("sub", "rsub") and len(flat) == len(values) == 2:
