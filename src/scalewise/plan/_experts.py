@@ -21,10 +21,7 @@ def experts_asked(probe: Probe, request: Request) -> list[Question]:
     """
     if request.strategy.plain_biases:
         return []
-    found = [] if probe.passes is None else _of_width(probe.passes, request)
-    for axis, passes in probe.other_passes.items():
-        found += _more_chosen(passes.narrow, passes.wide, f"where {axis!r} changes")
-    return found[:1]
+    return [] if probe.passes is None else _of_width(probe.passes, request)[:1]
 
 
 def _of_width(passes: Passes, request: Request) -> list[Question]:

@@ -57,7 +57,8 @@ class Planner:
             r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
             absorbs_branch=absorbs, forward=forward, normed=t.name in self._normed, training=r.training,
         ) * axis_rules(
-            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t)
+            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t),
+            many=self._along.many(t.name),
         )  # fmt: skip
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
         return TensorPlan(
