@@ -250,7 +250,10 @@ def loss(model: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def planned(
-    build: Build, base: dict[str, int] | None = None, target: dict[str, int] | None = None, **options: Any
+    build: Build,
+    base: dict[str, int] | None = None,
+    target: dict[str, int] | None = None,
+    **options: Any,
 ) -> TorchPlan:
     """A plan under maximal updates, by default from width 64 to 256."""
     return sw.torch.plan(
