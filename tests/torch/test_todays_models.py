@@ -13,6 +13,7 @@ import scalewise as sw
 from grids import thorough
 from scalewise.plan._check import Check
 from scalewise.plan._questions import Asked
+from scalewise.plan._small_rate import Bracket
 from todays_models import (
     LM,
     PLANNED,
@@ -215,3 +216,15 @@ def test_drawn_as_a_readout_a_router_would_choose_others_faster_in_wide_networks
     assert 1 / 2 < as_planned / narrow < 2
     # By the root of 512 / 64 in the end, less where many have changed.
     assert small / as_planned > 1.5
+
+
+def test_rates_close_in_on_a_jump() -> None:
+    tried, lr = Bracket(), 1.0
+    # Features move by a tenth of what is wanted below .02, and by a hundred times as much above.
+    for _ in range(12):
+        much = lr > 0.02
+        tried = tried.with_tried(lr, too_much=much)
+        if tried.jumps:
+            break
+        lr = tried.within(lr * (1 / 100 if much else 10))
+    assert tried.low <= 0.02 <= tried.high <= 1.5 * tried.low

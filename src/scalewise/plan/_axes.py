@@ -237,10 +237,10 @@ def _of_many(axis: str, law: Law, strategy: Strategy) -> Rule:
     """One of several tensors, each of which sees its part of the samples: a slice that is a whole of its own."""
     if strategy.plain_biases:
         return Rule(Powers(), Powers(), Powers(), Powers())
-    gradient = Powers(**{axis: Fraction(-1)})
-    lr = gradient**-law.degree
-    eps = Powers() if law.eps is None else gradient**law.eps.gradient
-    return Rule(Powers(), lr, eps, lr**-1 if law.decay is None else gradient**law.decay.gradient)
+    part = Powers(**{axis: -Fraction(1)})
+    lr = part**-law.degree
+    eps = Powers() if law.eps is None else part**law.eps.gradient
+    return Rule(Powers(), lr, eps, lr**-1 if law.decay is None else part**law.decay.gradient)
 
 
 def _polar(law: Law) -> bool:
