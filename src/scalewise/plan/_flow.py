@@ -220,9 +220,8 @@ class Flow:
             return found
         if kinds not in ({"square"}, {"positive"}):
             return value
-        return self.scaled(
-            value, float(self._choices.terms(self.place, length, (value,), self._pairs))
-        )
+        terms = self._choices.terms(self.place, length, (value,), self._pairs)
+        return self.scaled(value, float(terms))
 
     def powered(self, value: Value, power: float) -> Value:
         """A power, entry by entry."""

@@ -47,10 +47,9 @@ def of_activations(probe: Probe, request: Request) -> list[Needed]:
         said = [*said, *(h for h in [*others, *apart] if every and size != 1)]
     every = zip(_WHAT, (found, others, apart), strict=True)
     out: list[Needed] = []
-    most = update_exponents(request.strategy)[-1] - 1
     for place, of_place in every:
         left = [h for h in of_place if kept(request.keep, h.place, place)]
-        out += [(left_as_it_is(h, place, _beyond(h, place, most)), False) for h in left]
+        out += [(left_as_it_is(h, place, _beyond(h, place, _most(request))), False) for h in left]
         rest = [h for h in of_place if h not in left]
         out += _multiplier(place, rest, probe, request, said, size)
     return out
@@ -66,7 +65,7 @@ def _multiplier(
 ) -> list[Needed]:
     """The one factor that all of these lack."""
     assert probe.passes is not None
-    most = update_exponents(request.strategy)[-1] - 1
+    most = _most(request)
     missing = {h: _beyond(h, place, most) for h in found}
     off = [h for h in found if missing[h]]
     if not off:
@@ -138,6 +137,12 @@ def _as_said(every: list[Heads], ratio: Fraction, request: Request) -> list[Head
             "'heads' out of `base` and `target`."
         )
     return said
+
+
+def _most(request: Request) -> Fraction:
+    """The power of a length that its scale may have where both factors align."""
+    most = update_exponents(request.strategy)[-1] - 1
+    return most
 
 
 def _beyond(head: Heads, place: Place, most: Fraction) -> Fraction:

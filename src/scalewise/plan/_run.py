@@ -166,6 +166,8 @@ class Run:
             for network, weights in zip(networks, starts, strict=True):
                 network.put(weights)
                 network.restart(lr)
+        if tried.both:
+            return replace(self, lr=tried.low / _BELOW_JUMPS)
         if not finite:
             raise PlanError(
                 f"After one step with any learning rate from {_FIRST_LR:g} down to {lr:.0e} what the network "

@@ -39,9 +39,14 @@ class Bracket:
         Args:
             lr: What is proposed.
         """
-        if self.low < lr < self.high or not 0 < self.low < self.high < math.inf:
+        if self.low < lr < self.high or not self.both:
             return lr
         return math.sqrt(self.low * self.high)
+
+    @property
+    def both(self) -> bool:
+        """Whether some rates were too small and larger ones too large."""
+        return 0 < self.low < self.high < math.inf
 
     @property
     def jumps(self) -> bool:
