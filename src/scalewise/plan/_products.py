@@ -141,8 +141,7 @@ def _as_said(every: list[Heads], ratio: Fraction, request: Request) -> list[Head
 
 def _most(request: Request) -> Fraction:
     """The power of a length that its scale may have where both factors align."""
-    most = update_exponents(request.strategy)[-1] - 1
-    return most
+    return update_exponents(request.strategy)[-1] - 1
 
 
 def _beyond(head: Heads, place: Place, most: Fraction) -> Fraction:
