@@ -19,7 +19,7 @@ MUTANTS = (
         "for b in before for v in self.compared(b)][:0] or [value]",
     ),
     of_choices(
-        "experts: a sum over all of them", "return length // of * count", "return length", SIZES
+        "experts: a sum over all of them", "return length // of * count", "return length", NUMBERS
     ),
     of_picks("experts: masks that no comparison makes", 'elif name == "eq"', 'elif name == "ne"'),
     of_picks(

@@ -175,7 +175,9 @@ def test_a_router_starts_as_a_hidden_matrix_and_experts_may_be_more(way: str) ->
 
 def test_experts_that_go_with_the_width_are_asked_about() -> None:
     for way in ("gathered", "masked", "scattered"):
-        with pytest.raises(Asked, match=r"a few of 8 experts at width = 64 and of 32 at 256"):
+        with pytest.raises(
+            Asked, match=r"^In `ff` each sample goes to a few of 8 experts at width = 64 and of 32"
+        ):
             planned(lambda width, w=way: LM(width, nn.Identity(), Experts(width, width // 8, 2, w)))
     with pytest.raises(Asked, match=r"goes to 4 experts, and to 16 from width = 64 to 256"):
         planned(lambda width: LM(width, nn.Identity(), Experts(width, 32, width // 16, "masked")))

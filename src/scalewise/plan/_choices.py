@@ -8,6 +8,7 @@ are. A `Flow` asks here for both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from scalewise.plan._values import Source, Value
 
@@ -35,12 +36,21 @@ class Choices:
         if len(of) == 1:
             self._ordered |= dict.fromkeys(found.parts, of[0])
 
+    def follows(self, found: Value, value: Value) -> None:
+        """An array over its own sum has the order that it has."""
+        known = [self._ordered.get(s) for s in value.parts]
+        if len(known) == 1 and known[0] is not None:
+            self._ordered |= dict.fromkeys(found.parts, known[0])
+
     def compared(self, value: Value) -> list[Value]:
         """The arrays whose entries are compared where those of one are: before a softmax, and it itself.
 
         Args:
             value: The array of which the largest entries are chosen.
         """
+        # What is taken off all of them alike, as their greatest before a softmax, changes no order.
+        parts = {s: f for s, f in value.parts.items() if s.kind != "most"}
+        value = replace(value, parts=parts)
         before = [self._ordered[s] for s in value.parts if s in self._ordered]
         # A bias for the balance of the load stands beside the scores that it is added to.
         return [v for b in before for v in self.compared(b)] or [value]

@@ -190,7 +190,10 @@ class Flow:
         trails = self._times(one, two)
         if related:
             self.bent([replace(one, trails={}), replace(two, trails={})])
-            return replace(self.new(size=size), trails=trails)
+            found = replace(self.new(size=size), trails=trails)
+            # As an exponential over the sum of all of them.
+            self._choices.follows(found, one)
+            return found
         pair = self.new("pair", size)
         self._pairs[next(iter(pair.parts))] = (one, two)
         return replace(pair, trails=trails)
