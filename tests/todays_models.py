@@ -266,7 +266,8 @@ def trained(plan: TorchPlan, build: Build, *, lr: float, steps: int, seed: int) 
     """The mean loss over some steps of AdamW at the plan's target, with the base's learning rate."""
     torch.manual_seed(seed)
     model = plan.init_(build(**plan.table.target))
-    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=lr, weight_decay=0.0))
+    groups: Any = plan.param_groups(model, lr=lr, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(groups)
     generator, total = torch.Generator().manual_seed(seed), 0.0
     for _ in range(steps):
         value = loss(model, data(16, 16, generator))

@@ -185,7 +185,7 @@ def test_experts_that_go_with_the_width_are_asked_about() -> None:
         planned(lambda width: LM(width, nn.Identity(), Listed(width, width // 16, 2)))
 
 
-def _chosen(model: nn.Module, words: Tensor) -> Tensor:
+def _chosen(model: Any, words: Tensor) -> Tensor:
     """The experts of every word."""
     found: list[Tensor] = []
     hook = model.ff.pick.register_forward_hook(lambda *call: found.append(call[2]))
@@ -202,12 +202,13 @@ def _changed(drawn_small: bool, width: int, seeds: int) -> float:
     words = data(32, 16, torch.Generator().manual_seed(9))
     for seed in range(seeds):
         torch.manual_seed(seed)
-        model = plan.init_(build(width))
+        model: Any = plan.init_(build(width))
         with torch.no_grad():
             model.ff.pick.weight *= (width / 64) ** -0.5 if drawn_small else 1.0
         before = _chosen(model, words)
         loss(model, data(8, 16, torch.Generator().manual_seed(seed))).backward()
-        torch.optim.AdamW(plan.param_groups(model, lr=1e-3, weight_decay=0.0)).step()
+        groups: Any = plan.param_groups(model, lr=1e-3, weight_decay=0.0)
+        torch.optim.AdamW(groups).step()
         changed += float((_chosen(model, words) != before).any(-1).float().mean()) / seeds
     return changed
 

@@ -54,7 +54,7 @@ class Picks:
             out: What it returns.
             in_place: Whether that is its first argument.
         """
-        first = args[0] if args else None
+        first: Any = args[0] if args else None
         if name in CHOOSES:
             index = out[1] if name == "topk" else out
             self._indices[id(index)] = (index, args[1] if name == "topk" else 1)
@@ -70,7 +70,7 @@ class Picks:
             self._zeros[id(out)] = out
         elif name in _MOVES:
             self._moved(first, out)
-        elif name == "sum" and (few := self.mask(first)) and _of_chosen(args, few):
+        elif name == "sum" and (few := self.mask(first)) and _of_chosen(first, args[1:], few):
             # A mask for each of the chosen: now one for all.
             self._masks[id(out)] = (out, few)
         elif name in _PRODUCTS and any(map(self.zero, args)):
@@ -92,7 +92,7 @@ class Picks:
                 self._zeros[id(made)] = made
 
 
-def _of_chosen(args: tuple[Any, ...], few: tuple[int, int]) -> bool:
+def _of_chosen(mask: Any, said: tuple[Any, ...], few: tuple[int, int]) -> bool:
     """Whether a sum runs over as many entries as were chosen."""
-    axes = args[1] if len(args) > 1 and args[1] else range(args[0].ndim)
-    return math.prod(args[0].shape[i] for i in axes) == few[1] != few[0]
+    axes = said[0] if said and said[0] else range(mask.ndim)
+    return math.prod(mask.shape[i] for i in axes) == few[1] != few[0]
