@@ -289,8 +289,8 @@ MUTANTS = (
     ),
     of_products(
         "plan multipliers: attention of any strategy",
-        "most = update_exponents(request.strategy)[-1] - 1\n",
-        "most = Fraction(-1)\n",
+        "return update_exponents(request.strategy)[-1] - 1\n",
+        "return Fraction(-1)\n",
     ),
     of_planner(
         "plan depth: the first bias counted with the blocks",

@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     of_probe(
         "torch probe: compared at the base's depth",
-        "compared(request.base, request.target, request.width, request.depth)",
-        "compared(request.base, request.target, request.width, None)",
+        "said = (request.base, request.target, request.width, request.depth)",
+        "said = (request.base, request.target, request.width, None)",
         "tests/torch/test_models.py",
     ),
     of_spread(
@@ -194,7 +194,7 @@ MUTANTS = (
         "if e.into is None and e.source.name:",
         "if True:",
     ),
-    of_flow("torch flow: squares summed once", "self.scaled(value, float(length))", "self.scaled(value, 1.0)"),
+    of_flow("torch flow: squares summed once", "self.scaled(value, float(terms))", "self.scaled(value, 1.0)"),
     of_rules_of_code(
         "plan rules: multipliers of the code the other way round", "Powers(width=-forward,", "Powers(width=forward,"
     ),

@@ -337,8 +337,8 @@ MUTANTS = (
     ),
     of_run(
         "verify run: a learning rate as it comes",
-        "lr *= (_RESPONSE / found) ** (1 / self.steps)",
-        "return lr",
+        "lr = tried.within(lr * (_RESPONSE / found) ** (1 / self.steps))",
+        "lr = lr",
         f"{REAL}::test_hidden_layers_move_by_the_power_of_the_family",
     ),
     of_fits(

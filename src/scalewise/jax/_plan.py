@@ -66,6 +66,7 @@ def plan(
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
     multiplied: Names = (),
+    keep: Names = (),
     constants: ConstantsLike = None,
     readouts: Names = (),
     layout: Literal["plain", "linen"] = "plain",
@@ -104,6 +105,9 @@ def plan(
         residual: $\alpha$: the model multiplies its residual branches by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch and carry that factor themselves.
         multiplied: Names of the multipliers that the model's forward pass applies.
+        keep: Factors of the model's own code that are to be left as they are, in place of a question or of settings
+            that take them back: ``"attention"``, ``"product"``, ``"distance"``, or patterns of the modules (of
+            products, of an embedding that reads out) and tensors at which they stand. `print` shows what follows.
         constants: What was tuned at the base (`tune` does), as factors of what `init_fn` draws and of the base's
             settings: by role, or by the name of a tensor or module, a factor of the standard deviation or
             ``{"std": ..., "lr": ..., "weight_decay": ...}``. They are the same at every size.
@@ -141,7 +145,7 @@ def plan(
     request = requested(
         init_fn, base=base, target=target, strategy=strategy, optimizer=optimizer, adjust=adjust, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
-        policy=policy, decay=decay,
+        policy=policy, decay=decay, keep=keep,
     )  # fmt: skip
     options, sights = Options(tuple(readouts), layout, apply, given(inputs), seed), Sights()
     table = with_constants(planned(request, options, sights), constants)

@@ -53,6 +53,8 @@ class Known:
         told: Whether it comes from whole numbers or truth values, and has no size of its own.
         summed: How many entries each of its own is the plain sum of: divided by that, it is a mean.
         passed: Which tensors lie right before it.
+        picked: How many were chosen, of an index of the largest entries; else 0.
+        few: Of a mask of what was chosen: among how many it was, and how many.
     """
 
     value: Value | None = None
@@ -62,6 +64,8 @@ class Known:
     told: bool = False
     summed: int = 0
     passed: Passed = field(default_factory=Passed)
+    picked: int = 0
+    few: tuple[int, int] | None = None
 
 
 @dataclass
@@ -107,13 +111,15 @@ class Walk:
         if all(k.value is None for k in given):
             return [Known(constant=c) for c in fixed]
         found = self._inside(eqn, given)
+        if eqn.primitive.name in ("top_k", "argmax") and given[0].value is not None:
+            self.flow.chosen(given[0].value)
         if found is None:
             one = self._result(eqn, given)
             made = [k.passed for k in given if k.value is not None]
             passed = self.tracks.through(made, data=_data(one), lookup=_picks(eqn, given))
             one = replace(one, passed=passed)
             parts = eqn.primitive.name in _PARTS
-            found = [self._as(v, one, parts) for v in eqn.outvars]
+            found = [_told(eqn, given, self._as(v, one, parts)) for v in eqn.outvars]
         return [
             k if c is None else replace(k, constant=c) for k, c in zip(found, fixed, strict=True)
         ]
@@ -180,6 +186,14 @@ class Walk:
         # Side by side in a sum sizes are compared; in a product they are not.
         apart = name not in _PASSED and name not in _BOUNDS
         whole = self._joined([_alone(k) for k in given] if apart else given)
+        if name == "top_k" and first.value is not None:
+            return replace(whole, value=flow.powered(first.value, 1.0), summed=0)
+        if name == "reduce_max":
+            flow.bent(values)
+            return replace(whole, value=flow.new("most"), summed=0)
+        if name == "gather" and given[1].picked and not _data(first) and first.value is not None:
+            flow.rows(eqn.invars[0].aval.shape[0], given[1].picked)
+            return replace(first, constant=None, lineage=self._fresh())
         if _picks(eqn, given) and first.value is not None:
             return replace(
                 whole, value=flow.looked_up(first.value), lineage=self._fresh(), told=False
@@ -243,7 +257,11 @@ class Walk:
         if a is not None and b is not None and a.data and b.data:
             if one.told or two.told:
                 # Ones and zeros, such as a mask.
-                return replace(self._joined([one, two]), told=one.told and two.told, summed=0)
+                both = replace(self._joined([one, two]), told=one.told and two.told, summed=0)
+                few = one.few or two.few
+                if few and not both.told and both.value is not None:
+                    return replace(both, value=flow.few(both.value, *few))
+                return replace(both, few=few)
             related = bool(one.lineage & two.lineage)
             if sign == 1 and one is two:
                 return replace(whole, value=flow.powered(a, 2.0), summed=0)
@@ -262,6 +280,27 @@ class Walk:
         elif two.summed and abs(_number(one) * two.summed - 1) < 1e-3:
             return replace(whole, value=b, summed=0)
         return replace(whole, value=flow.scaled(b, _number(one)), summed=0)
+
+
+# What leaves an index or a mask as it is but for its shape and kind of number.
+_KEEPS = frozenset(
+    """reshape transpose broadcast_in_dim squeeze expand_dims convert_element_type copy slice select_n add
+    stop_gradient reduce_sum""".split()  # noqa: SIM905
+)
+
+
+def _told(eqn: Any, given: Sequence[Known], found: Known) -> Known:
+    """What is known of a result, and how many of how many were chosen where it tells that."""
+    name, shape = eqn.primitive.name, eqn.outvars[-1].aval.shape
+    if name in ("top_k", "argmax"):
+        return replace(found, picked=eqn.params.get("k", 1)) if found.told else found
+    picked, few = max(k.picked for k in given), next((k.few for k in given if k.few), None)
+    if name == "eq" and picked:
+        # Compared with all that could have been chosen.
+        return replace(found, few=(shape[-1], picked))
+    if name in _KEEPS and found.told:
+        return replace(found, picked=picked, few=few)
+    return found
 
 
 def _number(of: Known) -> float:

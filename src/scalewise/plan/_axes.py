@@ -12,7 +12,7 @@ r"""Sizes beside width and depth: which there are, what the factory is given, an
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -170,6 +170,7 @@ def axis_rules(
     strategy: Strategy,
     *,
     forward: Mapping[str, Fraction],
+    many: Collection[str] = (),
 ) -> Rule:
     """The powers of the sizes here, of one tensor.
 
@@ -179,6 +180,7 @@ def axis_rules(
         law: How its optimizer moves.
         strategy: The exponents of width.
         forward: By axis the power by which the model's own code multiplies the tensor.
+        many: The axes along which there are more tensors of its kind, each as large: experts that are modules.
 
     Raises:
         PlanError: If no rule is known.
@@ -189,7 +191,9 @@ def axis_rules(
             i for i, (a, b) in enumerate(zip(tensor.shape, other.shape, strict=True)) if a != b
         }
         own = forward.get(axis, Fraction(0))
-        if grown or own:
+        if axis in many and not (grown or own):
+            out = out * _of_many(axis, law, strategy)
+        elif grown or own:
             out = out * _along_axis(axis, tensor, other, grown, law, strategy, own)
     return out
 
@@ -227,6 +231,16 @@ def _along_axis(
     if law.decay is None:
         return Rule(Powers(), lr, eps, lr**-1)
     return Rule(Powers(), lr, eps, gradient**law.decay.gradient)
+
+
+def _of_many(axis: str, law: Law, strategy: Strategy) -> Rule:
+    """One of several tensors, each of which sees its part of the samples: a slice that is a whole of its own."""
+    if strategy.plain_biases:
+        return Rule(Powers(), Powers(), Powers(), Powers())
+    part = Powers(**{axis: -Fraction(1)})
+    lr = part**-law.degree
+    eps = Powers() if law.eps is None else part**law.eps.gradient
+    return Rule(Powers(), lr, eps, lr**-1 if law.decay is None else part**law.decay.gradient)
 
 
 def _polar(law: Law) -> bool:

@@ -163,7 +163,8 @@ def _same_names(narrow: ModelDescription, wide: ModelDescription) -> None:
         raise PlanError(
             "The model has other tensors at another width, so they cannot be compared: "
             f"{few(odd) if odd else 'their order differs'}. The factory must give the same modules "
-            "at every width."
+            "at every width; if these are experts, let it take their number as an argument, `experts`, and give "
+            "that in `base` and `target`."
         )
     for name, t in one.items():
         if len(t.shape) != len(two[name].shape):

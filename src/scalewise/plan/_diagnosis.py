@@ -258,8 +258,13 @@ def _learning_rate(plan: Plan, measured: Measurement, row: Row, power: str) -> s
 
 
 def _forward(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
-    needed = ", ".join(f"`{m.name}`" for m in plan.multipliers)
+    needed = ", ".join(f"`{m.name}`" for m in plan.multipliers if m.left is None)
     check_them = f" (the plan has multipliers for {needed}: see plan.multipliers)" if needed else ""
+    left = ", ".join(f"`{m.name}`" for m in plan.multipliers if m.left)
+    if left:
+        check_them += (
+            f" (the factor of {left} is left as it is, as asked with keep=...: this may be it)"
+        )
     return (
         f"The initialisation and the learning rate of every tensor are as planned, but "
         f"{_what(measured, row)} is off by n^({power}): it goes as n^({_measured(row)}), planned is "
@@ -270,7 +275,8 @@ def _forward(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
 
 
 def _attention(plan: Plan, measured: Measurement, row: Row, power: str) -> str:
-    said = next((m.name for m in plan.multipliers if m.place.between_activations), None)
+    between = (m for m in plan.multipliers if m.place.between_activations and m.left is None)
+    said = next((m.name for m in between), None)
     lacks = (
         f'The plan has the multiplier "{said}", and the forward pass does not apply it (see plan.multipliers).'
         if said

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
+from scalewise.plan._choices import Choices
 from scalewise.plan._forward import Attention, Forward, Multiplied
 from scalewise.plan._values import STILL, Source, Trail, Value
 
@@ -55,6 +56,7 @@ class Flow:
         self._distances: dict[Source, tuple[Value, ...]] = {}
         self._roots: dict[Source, tuple[frozenset[Source], float]] = {}
         self._normed: set[str] = set()
+        self._choices = Choices()
 
     def new(self, kind: str = "other", size: float = 1.0) -> Value:
         """The result of an operation that begins something new."""
@@ -152,6 +154,7 @@ class Flow:
             both = self.joined([self.scaled(one, two.size), self.scaled(two, one.size)])
             return replace(both, made=True)
         if (one.data and two.data) or (batched and (one.made or two.made)):
+            length = self._choices.terms(self.place, length, (one, two), self._pairs)
             self._opened(one, two)
             return self._product(one.reach * two.reach, length, self._times(one, two))
         given, weights = (one, two) if one.data else (two, one)
@@ -187,7 +190,10 @@ class Flow:
         trails = self._times(one, two)
         if related:
             self.bent([replace(one, trails={}), replace(two, trails={})])
-            return replace(self.new(size=size), trails=trails)
+            found = replace(self.new(size=size), trails=trails)
+            # As an exponential over the sum of all of them.
+            self._choices.follows(found, one)
+            return found
         pair = self.new("pair", size)
         self._pairs[next(iter(pair.parts))] = (one, two)
         return replace(pair, trails=trails)
@@ -209,16 +215,22 @@ class Flow:
             ((source, factor),) = value.parts.items()
             factors = self._pairs.get(source, ())
             whole = math.prod(v.size / (v.told or 1.0) for v in factors)
+            length = self._choices.terms(self.place, length, factors, self._pairs)
             found = self._product(factor * whole, length, value.trails)
             if apart:
                 self._distances[next(iter(found.parts))] = factors
                 self._root(found, value, 1.0)
             return found
-        return self.scaled(value, float(length)) if kinds in ({"square"}, {"positive"}) else value
+        if kinds not in ({"square"}, {"positive"}):
+            return value
+        terms = self._choices.terms(self.place, length, (value,), self._pairs)
+        return self.scaled(value, float(terms))
 
     def powered(self, value: Value, power: float) -> Value:
         """A power, entry by entry."""
         kind = "gap" if value.apart and power in (1, 2) else "square" if power == 2 else "other"
+        if value.parts and all(source.kind == "positive" for source in value.parts):
+            kind = "positive"
         trails = {s: t**power for s, t in value.trails.items()}
         found = self.new(kind, value.told**power if value.told else 1.0)
         if kind == "gap":
@@ -264,7 +276,7 @@ class Flow:
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
         """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
-        data = False
+        data, values = False, list(values)
         for value in values:
             data = data or value.data
             self._meet(value, None)
@@ -273,7 +285,27 @@ class Flow:
                 if saturating and source.kind == "product":
                     old = self._scales.get(source, 0.0)
                     self._scales[source] = max(old, abs(factor))
-        return replace(self.new("positive" if saturating else "other"), data=data)
+        found = replace(self.new("positive" if saturating else "other"), data=data)
+        if saturating:
+            self._choices.keeps_order(found, values)
+        return found
+
+    def chosen(self, value: Value) -> None:
+        """The largest entries of an array are chosen, whatever its size: of experts by a router, say."""
+        for compared in self._choices.compared(value):
+            self._divide(compared)
+
+    def rows(self, length: int, count: int) -> None:
+        """Slices of a tensor are picked by what was chosen: so many of so many."""
+        self._choices.sums.append((self.place, length, count))
+
+    def few(self, value: Value, length: int, count: int) -> Value:
+        """An array put into one that is zero elsewhere: so many of so many entries along an axis are not."""
+        self.bent([replace(value, trails={})])
+        positive = all(s.kind == "positive" for s in value.parts)
+        found = self.new("positive" if positive else "other", value.told)
+        self._choices.few(found, length, count)
+        return replace(found, data=value.data, trails=value.trails)
 
     def capped(self, value: Value) -> Value:
         """A soft bound: not linear, but what enters a softmax afterwards is still the product."""
@@ -346,6 +378,7 @@ class Flow:
         return Forward(
             seen(attentions), found["weight"], found["lookup"],
             products=seen(products), distances=seen(distances), normed=frozenset(self._normed),
+            choices=tuple(dict.fromkeys(self._choices.sums)),
         )  # fmt: skip
 
 

@@ -91,6 +91,8 @@ class Forward:
         products: Further products of two arrays, whose size something else than a softmax tells.
         normed: Tensors whose module writes all that a norm divides by its own size.
         distances: Sums over the difference of two arrays, entry by entry, whose size anything tells.
+        choices: Where samples go to a few of many, as to experts: the module, how many there are, and how many are
+            chosen.
     """
 
     attentions: tuple[Attention, ...] = ()
@@ -102,6 +104,7 @@ class Forward:
     products: tuple[Attention, ...] = ()
     distances: tuple[Attention, ...] = ()
     normed: frozenset[str] = frozenset()
+    choices: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True)

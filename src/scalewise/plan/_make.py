@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 
@@ -9,7 +10,9 @@ from scalewise.plan._axes import ratios_of
 from scalewise.plan._decide import Decision, decided, fan_in_ratio
 from scalewise.plan._description import TensorDescription
 from scalewise.plan._errors import PlanError
+from scalewise.plan._experts import experts_asked
 from scalewise.plan._forward import Gauge
+from scalewise.plan._kept import kept, readout_left, refuse_unknown
 from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._names import matching
 from scalewise.plan._planner import Planner
@@ -46,9 +49,16 @@ def make_plan(
         probe.base, probe.wide, probe.wide_ratio, r.roles, further=probe.further, wording=wording,
         paths=None if probe.passes is None else probe.passes.narrow.paths,
     )  # fmt: skip
+    questions += experts_asked(probe, r)
     planner = Planner(probe, request, decisions)
     rows = tuple(map(planner.row, decisions))
     readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
+    seen = (n for found in planner.gauges for n in found)
+    refuse_unknown(r.keep, probe.passes, seen, (m.name for m, _ in readouts))
+    readouts = [
+        (readout_left(m.name, _lacking(m, width)), False) if kept(r.keep, m.name) else (m, lacks)
+        for m, lacks in readouts
+    ]
     inside = of_activations(probe, r)
     needed = [*readouts, *inside]
     # Where the model's own code reads out there is no module, and no hook.
@@ -113,10 +123,12 @@ def _acknowledged(needed: Collection[Needed], multiplied: Collection[str]) -> li
     told = " ".join(f"{m.where} At the target its value is {m.factor:.6g}." for m in asked)
     all_ = list(dict.fromkeys([*multiplied, *(m.name for m in asked)]))
     names = ", ".join(f'"{n}"' for n in all_)
+    inside = ", ".join(f'"{m.name}"' for m in asked if m.place.between_activations)
+    leave = f", or leave the model's own factor as it is with keep=[{inside}]" if inside else ""
     return [
         Question(
             f"{told} No initialisation or learning rate can stand for it: apply it and say so with "
-            f"multiplied=[{names}].",
+            f"multiplied=[{names}]{leave}.",
             {"multiplied": all_},
         )
     ]
@@ -182,3 +194,10 @@ def _tied_readouts(
         factor = powers.factor(ratios) if lacking else 1.0
         out.append((Multiplier(d.readout, factor, where, Place.READOUT), lacking))
     return out
+
+
+def _lacking(m: Multiplier, width: Fraction) -> Fraction:
+    """The power of the width that a factor at another size tells."""
+    if m.factor == 1 or width == 1:
+        return Fraction(0)
+    return Fraction(math.log(m.factor) / math.log(width)).limit_denominator(4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 
 from scalewise._readable import readable
 
@@ -39,9 +40,12 @@ class Multiplier:
         factor: Its value at the target; 1 at the base, and where the model's own code applies it.
         where: What to multiply, as a sentence.
         place: What it stands at.
+        left: Where it is left as it is, as asked, the power of the width (of a head that grows) by which what it
+            multiplies may then grow; else ``None``.
     """
 
     name: str
     factor: float
     where: str
     place: Place
+    left: Fraction | None = None

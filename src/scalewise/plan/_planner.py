@@ -14,6 +14,7 @@ from scalewise.plan._decide import Decision, fan_in_ratio
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge, gauges
+from scalewise.plan._kept import kept
 from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
 from scalewise.plan._paths import LOOKED_UP
@@ -56,7 +57,8 @@ class Planner:
             r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
             absorbs_branch=absorbs, forward=forward, normed=t.name in self._normed, training=r.training,
         ) * axis_rules(
-            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t)
+            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t),
+            many=self._along.many(t.name),
         )  # fmt: skip
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
         return TensorPlan(
@@ -99,6 +101,7 @@ class Planner:
         """Tensors that are said to be multiplied by a power that is to stay, and others of their modules."""
         seen = {n for found in self.gauges for n in found} - {d.readout for d in self.decisions}
         named = seen & set(self.request.multiplied)
+        named |= {n for n in seen if kept(self.request.keep, n)}
         owners = {d.tensor.owner for d in self.decisions if d.tensor.name in named} - {""}
         return named | {
             d.tensor.name

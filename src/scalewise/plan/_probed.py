@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -60,6 +60,7 @@ class Probe:
         widened: Target width and target depth, all else as at the base; ``None`` where that is the target.
         others: By axis the model at another size of it, all else as in `base`.
         other_passes: The forward pass at both of these sizes, by axis.
+        many: By axis the tensors of which there are more or fewer along it, as of experts that are modules.
     """
 
     base: ModelDescription
@@ -74,6 +75,7 @@ class Probe:
     widened: ModelDescription | None = None
     others: Mapping[str, ModelDescription] = field(default_factory=dict)
     other_passes: Mapping[str, Passes] = field(default_factory=dict)
+    many: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
@@ -97,9 +99,13 @@ class Along:
         if lacking:
             raise PlanError(
                 f"The model has no `{name}` at another {lacking[0]!r}: every size must give the same tensors. "
-                "Where each expert is a module of its own, their number must stay."
+                "Of tensors of one kind there may be more, as where each expert is a module of its own."
             )
         return {axis: model[name] for axis, model in found.items()}
+
+    def many(self, name: str) -> frozenset[str]:
+        """The axes along which there are more tensors of its kind."""
+        return frozenset(axis for axis, names in self.probe.many.items() if name in names)
 
     def forward(self, t: TensorDescription) -> dict[str, Fraction]:
         """By axis the power by which the model's own code multiplies it."""

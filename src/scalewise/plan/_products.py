@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Heads, attentions, distances, products
+from scalewise.plan._kept import kept, left_as_it_is
 from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._probed import Probe, head_size
 from scalewise.plan._request import Request
@@ -44,11 +45,14 @@ def of_activations(probe: Probe, request: Request) -> list[Needed]:
     if "heads" in request.base:
         # Products of heads that go along are seen to keep their size.
         said = [*said, *(h for h in [*others, *apart] if every and size != 1)]
-    return [
-        needed
-        for place, of_place in zip(_WHAT, (found, others, apart), strict=True)
-        for needed in _multiplier(place, of_place, probe, request, said, size)
-    ]
+    every = zip(_WHAT, (found, others, apart), strict=True)
+    out: list[Needed] = []
+    for place, of_place in every:
+        left = [h for h in of_place if kept(request.keep, h.place, place)]
+        out += [(left_as_it_is(h, place, _beyond(h, place, _most(request))), False) for h in left]
+        rest = [h for h in of_place if h not in left]
+        out += _multiplier(place, rest, probe, request, said, size)
+    return out
 
 
 def _multiplier(
@@ -61,7 +65,7 @@ def _multiplier(
 ) -> list[Needed]:
     """The one factor that all of these lack."""
     assert probe.passes is not None
-    most = update_exponents(request.strategy)[-1] - 1
+    most = _most(request)
     missing = {h: _beyond(h, place, most) for h in found}
     off = [h for h in found if missing[h]]
     if not off:
@@ -133,6 +137,11 @@ def _as_said(every: list[Heads], ratio: Fraction, request: Request) -> list[Head
             "'heads' out of `base` and `target`."
         )
     return said
+
+
+def _most(request: Request) -> Fraction:
+    """The power of a length that its scale may have where both factors align."""
+    return update_exponents(request.strategy)[-1] - 1
 
 
 def _beyond(head: Heads, place: Place, most: Fraction) -> Fraction:

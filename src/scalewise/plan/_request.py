@@ -72,6 +72,7 @@ class Request:
         residual: $\alpha$: branches are multiplied by (depth)$^{-\alpha}$.
         branch_outputs: Patterns of the tensors that end a branch.
         multiplied: Names of the multipliers that the forward pass applies.
+        keep: Factors that are to be left as they are: kinds of them, or patterns of modules and tensors.
         width: What the factory calls its width.
         depth: What it calls its depth; ``None`` if it has none.
         training: What follows batch and duration, and weight decay.
@@ -92,6 +93,7 @@ class Request:
     depth: str | None
     training: Training = field(default_factory=Training)
     blocks: Mapping[str, int | str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
 
     @property
     def wider(self) -> Fraction:
@@ -146,6 +148,7 @@ def requested(
     policy: str | Collection[str] = (),
     decay: str | None = None,
     blocks: Mapping[str, int | str] | None = None,
+    keep: Collection[str] = (),
 ) -> Request:
     """The arguments of `plan`, each of its type, as a record, or a sentence on the first that cannot be.
 
@@ -165,6 +168,7 @@ def requested(
         policy: Names of what batch and duration ask for.
         decay: The name of what weight decay follows; ``None`` for what the policies say, or the same shrinkage.
         blocks: See `Request`; ``None`` for none.
+        keep: Names.
 
     Raises:
         PlanError: If the optimizer or a policy is not known, sizes are missing, not positive, or differ that may
@@ -183,7 +187,7 @@ def requested(
         build, one, two,
         strategy_of(strategy), trained.name, _adjustment(adjust, trained), dict(roles or {}), residual,
         tuple(branch_outputs), tuple(multiplied), width, known,
-        training(named, decay, _changes(one, two)), dict(blocks or {}),
+        training(named, decay, _changes(one, two)), dict(blocks or {}), tuple(keep),
     )  # fmt: skip
 
 

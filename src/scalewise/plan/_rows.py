@@ -13,6 +13,7 @@ from scalewise._readable import readable
 from scalewise.plan._fits import Fit, Status, power_law
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._multiplier import Place
+from scalewise.plan._names import pattern
 from scalewise.plan._predicted import (
     Predicted,
     of_features,
@@ -183,11 +184,22 @@ def attention_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[
             change = change / step
             plain = plan.strategy.plain_biases
             most = _ZERO if plain else max(update_exponents(plan.strategy)[-1], _ZERO)
-        sizes = ((Quantity.LOGITS, start, _ZERO), (Quantity.LOGITS_CHANGE, change, most))
+        top = most + _left(plan, place)
+        sizes = ((Quantity.LOGITS, start, _ZERO), (Quantity.LOGITS_CHANGE, change, top))
         for quantity, found, limit in sizes:
             fit = power_law(measured.widths, found)
             out.append(Row(place, quantity, limit, -math.inf, fit, tolerance))
     return out
+
+
+def _left(plan: Plan, place: str) -> Fraction:
+    """The power by which attention logits may grow whose factor is left as it is, as asked."""
+    powers = (
+        m.left
+        for m in plan.multipliers
+        if m.place is Place.ATTENTION and m.left and place in (pattern(m.name), m.name, "")
+    )
+    return max(powers, default=_ZERO)
 
 
 def returned_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:

@@ -16,10 +16,13 @@ from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import bare, pattern
 from scalewise.plan._roles import Kind, Role
 from scalewise.plan._sizes import Network, Places, Sizes, measure_network
+from scalewise.plan._small_rate import Bracket
 from scalewise.plan._table import Plan
 
 # Features change by one percent: far above rounding, and far below where the response bends.
 _RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
+# Of what is chosen one changes at the least rate that was seen to move features too much; others would soon.
+_BELOW_JUMPS = 30
 _OF_MODULE = (Quantity.OUTPUT, Quantity.CHANGE)
 _OF_FEATURES = (Quantity.FEATURES, Quantity.FEATURES_CHANGE)
 
@@ -141,7 +144,7 @@ class Run:
         Raises:
             PlanError: If none is found.
         """
-        lr, finite = _FIRST_LR, False
+        lr, finite, tried = _FIRST_LR, False, Bracket()
         ends = (0, len(self.widths) - 1)
         networks = [replace(self, lr=lr).network(i, 0) for i in ends]
         starts = [one.weights() for one in networks]
@@ -156,10 +159,15 @@ class Run:
                     self, lr=lr, known={(i, 0): s for i, s in zip(ends, sizes, strict=True)}
                 )
             else:
-                lr *= (_RESPONSE / found) ** (1 / self.steps)
+                tried = tried.with_tried(lr, too_much=found > _RESPONSE)
+                if tried.jumps:
+                    return replace(self, lr=tried.low / _BELOW_JUMPS)
+                lr = tried.within(lr * (_RESPONSE / found) ** (1 / self.steps))
             for network, weights in zip(networks, starts, strict=True):
                 network.put(weights)
                 network.restart(lr)
+        if tried.both:
+            return replace(self, lr=tried.low / _BELOW_JUMPS)
         if not finite:
             raise PlanError(
                 f"After one step with any learning rate from {_FIRST_LR:g} down to {lr:.0e} what the network "

@@ -97,7 +97,7 @@ def from_json(text: str) -> Plan:
             Fraction(data["depth"]),
             Fraction(data["residual"]),
             tuple(_tensor(t) for t in data["tensors"]),
-            tuple(Multiplier(**m | {"place": Place(m["place"])}) for m in data["multipliers"]),
+            tuple(map(_multiplier, data["multipliers"])),
             data["width_name"],
             data["depth_name"],
             data.get("looked", True),
@@ -113,6 +113,13 @@ def from_json(text: str) -> Plan:
             f"This text is not a saved plan of the format {_FORMAT!r} (missing or wrong: {error}). Make "
             "the plan anew from the model factory."
         ) from None
+
+
+def _multiplier(data: dict[str, Any]) -> Multiplier:
+    left = data.get("left")
+    return Multiplier(
+        **data | {"place": Place(data["place"]), "left": None if left is None else Fraction(left)}
+    )
 
 
 def _tensor(data: dict[str, Any]) -> TensorPlan:

@@ -120,6 +120,9 @@ def _notes(plan: Plan) -> list[str]:
         out.append("The forward pass was not seen: attention and multipliers in it are not known.")
     out += about_the_base(plan)
     for m in plan.multipliers:
+        if m.left is not None:
+            out.append(m.where)
+            continue
         if m.factor == 1 and plan.width != 1:
             continue
         out.append(f"In the forward pass, {m.name}: x {m.factor:.6g}. {m.where}")

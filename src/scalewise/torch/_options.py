@@ -21,6 +21,7 @@ class Options:
         device: Where the model is built to learn its shapes.
         inputs: What the model is called with to see its forward pass.
         blocks: Pattern of names to the number of blocks that the optimizer treats apart.
+        keep: Factors of the model's own code that are left as they are.
     """
 
     roles: Mapping[str, RoleSpec] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class Options:
     device: str = "meta"
     inputs: Inputs | None = field(default=None, compare=False, repr=False)
     blocks: Mapping[str, int | str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
 
 
 def told(said: Mapping[str, Any]) -> Options:
@@ -36,7 +38,8 @@ def told(said: Mapping[str, Any]) -> Options:
     roles = {k: _spec(v) for k, v in said.get("roles", {}).items()}
     branches, multiplied = (tuple(said.get(k, ())) for k in ("branch_outputs", "multiplied"))
     device, blocks = said.get("device", "meta"), said.get("blocks", {})
-    return Options(roles, branches, multiplied, device, blocks=blocks)
+    keep = tuple(said.get("keep", ()))
+    return Options(roles, branches, multiplied, device, blocks=blocks, keep=keep)
 
 
 def _spec(said: Any) -> RoleSpec:

@@ -220,7 +220,7 @@ class TorchPlan(Verified):
             optimizer=t.optimizer, adjust=t.adjust, policy=t.policy, decay=t.decay,
             blocks=said.blocks, roles=said.roles, residual=t.residual,
             branch_outputs=said.branch_outputs, multiplied=said.multiplied, width=t.width_name,
-            depth=t.depth_name,
+            depth=t.depth_name, keep=said.keep,
         )  # fmt: skip
         return _planned(request, said, t.constants, self._sights)
 
@@ -255,6 +255,7 @@ def plan(
     residual: Exponent = Fraction(0),
     branch_outputs: Names = (),
     multiplied: Names = (),
+    keep: Names = (),
     constants: ConstantsLike = None,
     init: Literal["drawn", "critical"] = "drawn",
     width: Argument = "width",
@@ -295,6 +296,10 @@ def plan(
         multiplied: Names of the multipliers that the model's own forward pass applies; those of tied readouts
             that are not among them are for `TorchPlan.scale_`. A tensor's name says that the power of the width
             by which the model's own code multiplies it is to stay; else initialisation and rates take it back.
+        keep: Factors of the model's own code that are to be left as they are, in place of a question or of settings
+            that take them back: ``"attention"``, ``"product"``, ``"distance"``, or patterns of the modules (of
+            products, of a readout that shares its weights) and tensors at which they stand. `print` shows what
+            follows.
         constants: What was tuned at the base (`tune` does), as factors of what the factory draws and of the base's
             settings: by role, or by the name of a tensor or module, a factor of the standard deviation or
             ``{"std": ..., "lr": ..., "weight_decay": ...}``. They are the same at every size.
@@ -327,10 +332,10 @@ def plan(
     r = requested(
         build, base=base, target=target, strategy=strategy, optimizer=optimizer, adjust=adjust, roles=roles,
         residual=residual, branch_outputs=branch_outputs, multiplied=multiplied, width=width, depth=depth,
-        policy=policy, decay=decay, blocks=blocks,
+        policy=policy, decay=decay, blocks=blocks, keep=keep,
     )  # fmt: skip
     options = Options(
-        dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks)
+        dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks), r.keep
     )
     if init == "critical":
         constants = combined(constants, _critical(build, base, width, inputs))

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from scalewise.plan import ModelDescription, PlanError, Probe, Spread
 from scalewise.plan._axes import Compared, compared, ratios_of, taken
 from scalewise.plan._forward import Inputs, Passes
+from scalewise.plan._mates import AXIS, at_targets_number, more_of, with_mates
 from scalewise.plan._probed import Sights
 from scalewise.plan._request import Request
 from scalewise.plan._uses import explained
@@ -47,7 +48,12 @@ def probe(
         PlanError: If the factory fails or returns no module.
     """
     models = _Models(request, device, sights)
-    sizes = compared(request.base, request.target, request.width, request.depth)
+    said = (request.base, request.target, request.width, request.depth)
+    sizes, base = compared(*said), dict(request.base)
+    if AXIS in sizes.others and more_of(
+        models.described(sizes.narrow), models.described(sizes.others[AXIS])
+    ):
+        sizes, base[AXIS] = at_targets_number(*said), request.target[AXIS]
     narrow, widened = sizes.narrow, sizes.widened
     spreads, same = models.spreads(narrow), narrow[request.width] == widened[request.width]
     one, wider = models.described(narrow), models.described(widened)
@@ -57,8 +63,10 @@ def probe(
     shallow, shallow_spreads = None, {}
     if request.deeper != 1:
         # In earnest too: what the factory draws may depend on the depth.
-        shallow_spreads = models.spreads(request.base)
-        shallow = models.described(request.base)
+        shallow_spreads = models.spreads(base)
+        shallow = models.described(base)
+    many = {axis: more for axis, other in others.items() if (more := more_of(one, other))}
+    others = {a: with_mates(m, one) if a in many else m for a, m in others.items()}
     passes, inputs = models.passes(sizes, sizes.wide if same else widened, inputs)
     along = models.along(sizes, inputs)
     if passes is not None:
@@ -74,7 +82,7 @@ def probe(
 
     found = Probe(
         one, wide, sizes.ratio, two, shallow, spreads, passes, shallow_spreads, further=further,
-        widened=wider, others=others, other_passes=along,
+        widened=wider, others=others, other_passes=along, many=many,
     )  # fmt: skip
     return found, inputs
 

@@ -22,6 +22,7 @@ from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
+from scalewise.torch._picks import CHOOSES, SCATTERS, Picks
 from scalewise.torch._plainly import plainly
 from scalewise.torch._uses import UseTrace
 
@@ -69,7 +70,7 @@ class Trace(TorchDispatchMode):
         super().__init__()
         self.filled = set(filled)
         self.flow, self.tracks = Flow(), Tracks()
-        self.uses = UseTrace(model)
+        self.uses, self.picks = UseTrace(model), Picks()
         self._logits: dict[Source, Tensor] = {}
         self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
         # Every tensor is kept: a number of one that is gone would be given to another.
@@ -123,11 +124,14 @@ class Trace(TorchDispatchMode):
         in_place = name.endswith("_") and not name.startswith("_")
         name = name.rstrip("_") if in_place else name
         self.uses.see(name, args, out, self._fixed)
+        self.picks.see(name, args, out, in_place=in_place)
         flat = list(tensors_in((args, kwargs)))
         values = [v for v in map(self.value, flat) if v is not None]
-        if not values:
+        if not values or (self.picks.zero(out) and self.value(out) is None):
             return out
         found = self._result(name, args, kwargs, flat, values)
+        if (few := self._few(name, args, out)) is not None:
+            found = self.flow.few(found, *few)
         made = [self.passed(t) for t in flat if self.value(t) is not None]
         passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
         for tensor in tensors_in(out):
@@ -142,6 +146,11 @@ class Trace(TorchDispatchMode):
             self._passed[id(base)] = Passed(both, before.data or passed.data)
         return out
 
+    def _few(self, name: str, args: tuple[Any, ...], out: Any) -> tuple[int, int] | None:
+        """Of how many entries how many are not zero, where an operation is the first to make them so."""
+        blank = name in SCATTERS or any(self.picks.mask(a) and not self.value(a) for a in args[:2])
+        return self.picks.mask(out) if blank and name in (*SCATTERS, "mul") else None
+
     def _note(self, tensor: Tensor, found: Value) -> None:
         self._know(tensor, found)
         for source in found.parts:
@@ -153,6 +162,11 @@ class Trace(TorchDispatchMode):
         self, name: str, args: tuple[Any, ...], kwargs: Any, flat: list[Tensor], values: list[Value]
     ) -> Value:
         flow = self.flow
+        if name in CHOOSES:
+            flow.chosen(values[0])
+        count = self.picks.index(flat)
+        if count and name in ("index", "index_select", "embedding") and self._fixed(args[0]):
+            flow.rows(args[0].shape[0], count)
         if name in _LOOKUPS:
             return flow.looked_up(values[0])
         if name in ("sub", "rsub") and len(flat) == len(values) == 2:

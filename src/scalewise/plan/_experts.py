@@ -1,0 +1,58 @@
+"""Experts whose number, or how many of them are chosen, changes with a size that is not theirs."""
+
+from __future__ import annotations
+
+from scalewise.plan._forward import Forward, Passes
+from scalewise.plan._probed import Probe
+from scalewise.plan._questions import Question
+from scalewise.plan._request import Request
+
+
+def experts_asked(probe: Probe, request: Request) -> list[Question]:
+    """What must be said of experts before a plan can be made.
+
+    Each of $E$ experts sees one part in $E$ of the samples, which changes its gradient and no shape shows: so
+    their number is a size of its own, for which there is a rule (`scalewise.plan._axes`). A sum over $k$ chosen
+    ones, each multiplied by $1/k$, starts at $k^{-1/2}$ and moves at order one, and no rule is known for it.
+
+    Args:
+        probe: The model at the sizes to compare.
+        request: What the user asks for.
+    """
+    if request.strategy.plain_biases:
+        return []
+    return [] if probe.passes is None else _of_width(probe.passes, request)[:1]
+
+
+def _of_width(passes: Passes, request: Request) -> list[Question]:
+    base, width = request.base, request.width
+    other = float(passes.ratio * base[width])
+    asked = _more_chosen(passes.narrow, passes.wide, f"from {width} = {base[width]} to {other:g}")
+    for (place, one, _), (_, two, _) in zip(
+        passes.narrow.choices, passes.wide.choices, strict=False
+    ):
+        if one != two:
+            text = (
+                f"In {_named(place)} each sample goes to a few of {one} experts at {width} = {base[width]} and "
+                f"of {two} at {other:g}: each expert of the wider network sees fewer of the samples, which is no "
+                "matter of the width. Let the factory take their number as an argument and give it in `base` and "
+                f'`target`, such as base={{"{width}": {base[width]}, "experts": {one}}}.'
+            )
+            return [*asked, Question(text)]
+    return asked
+
+
+def _more_chosen(one: Forward, two: Forward, where: str) -> list[Question]:
+    for (place, _, few), (_, _, more) in zip(one.choices, two.choices, strict=False):
+        if few != more:
+            text = (
+                f"In {_named(place)} a sample goes to {few} experts, and to {more} {where}. A sum over more "
+                "experts starts smaller and moves no less, and no rule for it is known: choose as many at every "
+                "size."
+            )
+            return [Question(text)]
+    return []
+
+
+def _named(place: str) -> str:
+    return f"`{place}`" if place else "the model"
