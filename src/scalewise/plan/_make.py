@@ -159,7 +159,8 @@ def _tied_readouts(
         own = [pair.get(d.tensor.name, Gauge()).total for pair in seen]
         powers = Powers(-_HALF, -last.p / 2 - own[0] + own[1])
         own_code = d.readout == d.tensor.name
-        what = "embedding" if d.tensor.kind is Kind.LOOKUP else "layer"
+        bare = d.tensor.owner == d.tensor.name
+        what = "embedding" if d.tensor.kind is Kind.LOOKUP else "tensor" if bare else "layer"
         where = (
             (
                 f"The forward pass also reads out with the weights of the {what} `{d.readout}`, by their transpose "

@@ -181,10 +181,9 @@ def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
 
 
 def returns_products(plan: Plan) -> bool:
-    """Whether a model returns products or distances of its features, and no tensor reads out."""
+    """Whether no tensor reads out: the model, or its loss, makes products or distances of its features."""
     reads = any(t.role is Role.OUTPUT for t in plan.tensors)
-    reads = reads or any(m.place is Place.READOUT for m in plan.multipliers)
-    return not reads and any(m.place.may_read_out for m in plan.multipliers)
+    return not reads and all(m.place is not Place.READOUT for m in plan.multipliers)
 
 
 def part_of_loss(plan: Plan, tensor: TensorPlan) -> bool:
