@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from scalewise.plan._axes import ratios_of
+from scalewise.plan._computed import refuse_bounded
 from scalewise.plan._decide import Decision, decided, fan_in_ratio
 from scalewise.plan._description import TensorDescription
 from scalewise.plan._errors import PlanError
@@ -47,6 +48,7 @@ def make_plan(
         paths=None if probe.passes is None else probe.passes.narrow.paths,
     )  # fmt: skip
     planner = Planner(probe, request, decisions)
+    refuse_bounded(decisions, strategy, planner.gauges[0])
     rows = tuple(map(planner.row, decisions))
     readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
     inside = of_activations(probe, r)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from scalewise.plan._axes import axis_rules
+from scalewise.plan._computed import growing_axes, of_length
 from scalewise.plan._decide import Decision, fan_in_ratio
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
@@ -50,6 +51,8 @@ class Planner:
         if d.readout == t.name and t.kind is Kind.MATRIX:
             # What multiplies the one tensor in both places is where the code reads out.
             gauge = Gauge()
+        if t.of:
+            gauge = self._of_length(t)
         forward = Fraction(0) if t.name in self.kept else gauge.total
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
@@ -63,8 +66,18 @@ class Planner:
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
             fan_in_ratio(d, t.shape, wide), in_block, powers, self._spread(t), t.aliases, gauge,
             trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
-            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed,
+            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed, of=t.of,
         )  # fmt: skip
+
+    def _of_length(self, t: TensorDescription) -> Gauge:
+        """What stands for the multiplier of lengths of weights."""
+        direction = next(d for d in self.decisions if d.tensor.name == t.of)
+        axes = [growing_axes(x, self._wide[x.name]) for x in (direction.tensor, t)]
+        return of_length(self.row(direction).rule.init, *axes)
+
+    @cached_property
+    def _wide(self) -> dict[str, TensorDescription]:
+        return self.probe.wide.named()
 
     def _spread(self, t: TensorDescription) -> Spread:
         spread = self.probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))

@@ -257,7 +257,7 @@ def _powers(
         # A bias of a fixed number of units is learnt at its own rate: one that starts smaller only starts smaller.
         # A single one has no spread by which the plan could tell, or change, how it is drawn.
         return p.weight, -math.inf
-    if quantity is Quantity.WEIGHT and name in measured.constant:
+    if quantity is Quantity.WEIGHT and name in measured.constant and not plan[name].of:
         return _ZERO, _ZERO
     if quantity is Quantity.OUTPUT and name in measured.readouts:
         # A bias at the output is of order one; a narrow network shows some of each.

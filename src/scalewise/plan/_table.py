@@ -84,6 +84,7 @@ class TensorPlan:
         ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
         unused: Whether the model was seen to return what it does without it: the loss may use it by itself.
         normed: Whether a norm divides what its module returns by its size.
+        of: Of lengths of weights the tensor that has their direction.
     """
 
     name: str
@@ -109,6 +110,7 @@ class TensorPlan:
     ends: bool = False
     unused: bool = False
     normed: bool = False
+    of: str = ""
 
     @property
     def fan_out(self) -> Fraction:

@@ -23,7 +23,7 @@ def initialise(plan: Plan, model: nn.Module) -> None:
     parameters = of_the_plan(plan, model)
     todo: list[tuple[torch.Tensor, float, float]] = []
     for tensor in plan.tensors:
-        if not plan.respreads(tensor):
+        if tensor.of or not plan.respreads(tensor):
             continue
         parameter = parameters[tensor.name]
         own = moments(parameter, tensor.name)
@@ -34,6 +34,8 @@ def initialise(plan: Plan, model: nn.Module) -> None:
         )  # fmt: skip
         if factor != 1:
             todo.append((parameter, told_mean(own, parameter.numel()), factor))
+            # A weight of so much the size has so much the length.
+            todo += [(parameters[t.name], 0.0, factor) for t in plan.tensors if t.of == tensor.name]
     with torch.no_grad():
         for parameter, mean, factor in todo:
             entries = real(parameter)

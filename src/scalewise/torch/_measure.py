@@ -26,6 +26,7 @@ from scalewise.plan._sizes import measure_network as measure
 from scalewise.torch._bare import BareReadouts
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._nested import tensors_in
+from scalewise.torch._parametrized import is_parametrization
 from scalewise.torch._setup import Together
 from scalewise.torch._trace import attending, watching
 
@@ -96,7 +97,11 @@ def called_modules(network: Network) -> dict[str, int]:
 
         return hook
 
-    hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
+    hooks = [
+        m.register_forward_pre_hook(note(n))
+        for n, m in model.named_modules()
+        if not is_parametrization(n)
+    ]
     try:
         torch.manual_seed(network.seed)
         value = float(_loss(network).detach())

@@ -23,6 +23,7 @@ from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
+from scalewise.torch._parametrized import computed
 from scalewise.torch._uses import UseTrace
 
 
@@ -49,6 +50,7 @@ _HOMOGENEOUS = frozenset(
     ["relu", "leaky_relu", "amax", "amin", "sort", "topk", "max_pool2d_with_indices"]
 )
 _DISTANCES = frozenset(["_cdist_forward", "_euclidean_dist", "_pdist_forward", "cdist"])
+_DIRECTIONS = frozenset(["_weight_norm_interface", "_weight_norm"])
 _LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_only"])
 # Below so many entries it is looked whether they are all one number.
 _FEW = 1 << 16
@@ -76,6 +78,8 @@ class Trace(TorchDispatchMode):
         self._known: dict[int, tuple[Tensor, Value]] = {}
         self._passed: dict[int, Passed] = {}
         self._weights = {id(p): p for p in model.parameters()}
+        bounded = _bounded(model)
+        self._bounded = {bare(n, ()) for n, p in model.named_parameters() if id(p) in bounded}
         for name, p in model.named_parameters():
             self._know(p, self.flow.weight(bare(name, ())))
             self._passed[id(p)] = self.tracks.weight(bare(name, ()))
@@ -153,6 +157,9 @@ class Trace(TorchDispatchMode):
         self, name: str, args: tuple[Any, ...], kwargs: Any, flat: list[Tensor], values: list[Value]
     ) -> Value:
         flow = self.flow
+        if all(not v.data and {s.name for s in v.parts} <= self._bounded for v in values):
+            # Divided by its own largest singular value, a matrix has no size left to follow.
+            return values[0]
         if name in _LOOKUPS:
             return flow.looked_up(values[0])
         if name in ("sub", "rsub") and len(flat) == len(values) == 2:
@@ -162,6 +169,9 @@ class Trace(TorchDispatchMode):
             return flow.normed(apart, flat[0].shape[-1])
         if name in _PASSED:
             return flow.joined(values)
+        if name in _DIRECTIONS and (of := self.value(flat[0])) is not None:
+            # A weight made of its direction and its lengths goes by the name of the first.
+            return of
         if name in ("mul", "div"):
             return self._multiplied(args[0], args[1], -1 if name == "div" else 1)
         if name in _PRODUCTS:
@@ -252,6 +262,11 @@ class Trace(TorchDispatchMode):
         if first != 1:
             self.filled |= names
         return first
+
+
+def _bounded(model: nn.Module) -> set[int]:
+    """Parameters that their module divides by their largest singular value."""
+    return {key for key, c in computed(model).items() if c.part == "bounded"}
 
 
 def _is_number(tensor: Tensor) -> bool:

@@ -88,7 +88,8 @@ class TorchBench:
         tensors = dict(network.model.named_parameters(remove_duplicate=False))
         names, readouts = _roles(plan.table, network.model)
         every = tuple(dict.fromkeys((*names, *readouts)))
-        inside = [n for n in names if n not in readouts and plan.table[n].role is not Role.FIXED]
+        apart = {n for n in names if plan.table[n].role is Role.FIXED or plan.table[n].of}
+        inside = [n for n in names if n not in readouts and n not in apart]
         try:
             with self._looking(plan, network, raised):
                 places = find_places(network, every, readouts, inside)
