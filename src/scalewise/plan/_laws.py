@@ -219,8 +219,8 @@ def known_optimizer(optimizer: object) -> Optimizer:
     if found is None and wanted in _BY_RANK:
         raise PlanError(
             f"{optimizer!r} divides an orthogonal step by its Frobenius norm, so how far it goes depends on how "
-            "many directions a gradient has, and that on the batch and the width together. Take 'adamh', or a plan for "
-            "'muon' with adjust='spectral_norm' and a step that is not divided."
+            "many directions a gradient has, and that on the batch and the width together. Take 'adamh', or a plan "
+            "for 'muon' with adjust='spectral_norm' and a step that is not divided."
         )
     if found is None:
         raise PlanError(

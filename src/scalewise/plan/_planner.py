@@ -17,6 +17,7 @@ from scalewise.plan._errors import PlanError
 from scalewise.plan._forward import Gauge, gauges
 from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
+from scalewise.plan._parts import Stretch, beside_the_width
 from scalewise.plan._paths import LOOKED_UP
 from scalewise.plan._probed import Along, Probe, blocks_of, is_looked_up, times
 from scalewise.plan._request import Request
@@ -62,12 +63,24 @@ class Planner:
             t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t)
         )  # fmt: skip
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
+        fixed = self._fixed(d, shape)
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
-            fan_in_ratio(d, t.shape, wide), in_block, powers, self._spread(t), t.aliases, gauge,
+            fan_in_ratio(d, *(_without(s, fixed) for s in (t.shape, wide))),
+            in_block, powers, self._spread(t), t.aliases, gauge,
             trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
             ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed, of=t.of,
+            fixed=fixed,
         )  # fmt: skip
+
+    def _fixed(self, d: Decision, shape: tuple[int, ...]) -> tuple[Stretch, ...]:
+        """What a tensor sums over beside the width."""
+        passes = self.probe.passes
+        if passes is None or self.request.strategy.plain_biases:
+            return ()
+        return beside_the_width(
+            d, passes.narrow.pieces, passes.wide.pieces, shape, self.request.wider
+        )
 
     def _of_length(self, t: TensorDescription) -> Gauge:
         """What stands for the multiplier of lengths of weights."""
@@ -152,6 +165,14 @@ class Planner:
     @cached_property
     def _ends(self) -> frozenset[str]:
         return _ends(self.probe, self.decisions)
+
+
+def _without(shape: tuple[int, ...], fixed: Sequence[Stretch]) -> tuple[int, ...]:
+    """A shape without what does not grow."""
+    sizes = list(shape)
+    for axis, start, stop in fixed:
+        sizes[axis] -= stop - start
+    return tuple(sizes)
 
 
 def _terms(d: Decision) -> int:

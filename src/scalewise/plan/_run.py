@@ -127,6 +127,8 @@ class Run:
             network, self.steps, linearity=linearity,
             spectral={n: table[n].blocks[1] for n in self.scene.names if table[n].spectral},
             fixed=[n for n in self.scene.names if table[n].role is Role.FIXED],
+            beside={n: table[n].fixed for n in {*self.scene.names, *self.scene.readouts}},
+            read_by={self.scene.places.module.get(n, n): n for n in self.scene.readouts},
         )  # fmt: skip
 
     def with_rate(self, lr: float | None) -> Run:

@@ -24,6 +24,7 @@ from scalewise.plan._sizes import Logits
 from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._parametrized import computed
+from scalewise.torch._pieces import Pieces
 from scalewise.torch._uses import UseTrace
 
 
@@ -71,7 +72,7 @@ class Trace(TorchDispatchMode):
         super().__init__()
         self.filled = set(filled)
         self.flow, self.tracks = Flow(), Tracks()
-        self.uses = UseTrace(model)
+        self.uses, self.pieces = UseTrace(model), Pieces()
         self._logits: dict[Source, Tensor] = {}
         self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
         # Every tensor is kept: a number of one that is gone would be given to another.
@@ -132,6 +133,7 @@ class Trace(TorchDispatchMode):
         if not values:
             return out
         found = self._result(name, args, kwargs, flat, values)
+        self.pieces.see(name, args, flat, out)
         made = [self.passed(t) for t in flat if self.value(t) is not None]
         passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
         for tensor in tensors_in(out):
@@ -210,16 +212,24 @@ class Trace(TorchDispatchMode):
             known = a if b is None else b
             return self.flow.bent([]) if known is None else known
         found = self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        self._reads(*((two, one) if a.data else (one, two)), one.shape[-1])
         for source in found.parts:
             if source.kind == "product":
                 self._factors[source] = (one.detach() / a.size, two.detach() / b.size)
         return found
+
+    def _reads(self, weight: Tensor, given: Tensor, length: int) -> None:
+        value = self.value(weight)
+        if value is not None and not value.data:
+            for source in value.parts:
+                self.pieces.summed(source.name, given, length)
 
     def _convolution(self, args: tuple[Any, ...]) -> Value:
         x, w = self.value(args[0]) or Value(), self.value(args[1])
         if w is None:
             return x
         out = self.flow.contracted(x, w, math.prod(args[1].shape[1:]))
+        self._reads(args[1], args[0], args[1].shape[1])
         bias = self.value(args[2]) if args[2] is not None else None
         return out if bias is None else self.flow.joined([out, bias])
 
