@@ -59,6 +59,10 @@ def make_plan(
     questions += _acknowledged([*bare, *inside] if by_hooks else needed, r.multiplied)
     # Where the network's output is a product of activations, an embedding need not multiply at the end.
     rest = [t for t in rows if t.ends] if any(m.place.may_read_out for m, _ in inside) else rows
+    # What the code itself only adds, or takes differences from, was seen not to read out.
+    uses = {} if probe.passes is None else probe.passes.narrow.uses
+    added = {n for n, found in uses.items() if {u.verb for u in found} == {"added"}}
+    rest = [t for t in rest if t.name not in added]
     ask([*questions, *([] if readouts else _unseen_readout(rest, r.roles, wording))])
     needed += [] if planner.absorbing else _of_branches(r.residual, r.deeper)
     _known(r.multiplied, [m for m, _ in needed], planner.kept)

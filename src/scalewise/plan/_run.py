@@ -214,7 +214,9 @@ class Run:
         """The tensors whose outputs the model multiplies with each other in place of a readout."""
         table = self.plans[0].table
         grown = [n for n in self.scene.names if table[n].role is not Role.FIXED]
+        shown = self.scene.places.module
         last = [n for n in grown if table[n].ends or table[n].kind is Kind.LOOKUP]
+        last = [n for n in last if n in shown]
         # Where rows are picked by the code alone, nothing is last.
         return tuple(last or grown)
 
