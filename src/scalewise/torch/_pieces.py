@@ -36,7 +36,8 @@ class Pieces:
         if operation == "cat":
             axis = args[1] if len(args) > 1 else 0
             lengths: list[int] = []
-            for one in args[0]:
+            # An empty cache has no axes yet.
+            for one in (t for t in args[0] if t.ndim == out.ndim):
                 own, size = self._lengths.get(id(one), ()), one.shape[axis]
                 lengths += own if sum(own) == size else [size]
             self._lengths[id(out)] = tuple(lengths)
