@@ -39,8 +39,8 @@ MUTANTS = (
     ),
     row("torch/_parametrized.py", COMPUTED)(
         "torch computed: length and direction exchanged",
-        '{"length": steps.original0, "direction": steps.original1}',
-        '{"length": steps.original1, "direction": steps.original0}',
+        '{"length": of.original0, "direction": of.original1}',
+        '{"length": of.original1, "direction": of.original0}',
         f"{COMPUTED}::test_computed_weights_start_as_plain_ones_are_planned",
     ),
     of_parts(

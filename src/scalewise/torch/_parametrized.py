@@ -61,10 +61,11 @@ def _of_module(module: nn.Module) -> Iterator[tuple[str, dict[Part, nn.Parameter
     held: Any = getattr(module, "parametrizations", None)
     for local, steps in held.items() if isinstance(held, nn.ModuleDict) else ():
         if isinstance(steps, ParametrizationList) and len(steps) == 1:
-            if isinstance(steps[0], parametrizations._WeightNorm):
-                yield local, {"length": steps.original0, "direction": steps.original1}
-            elif isinstance(steps[0], parametrizations._SpectralNorm):
-                yield local, {"bounded": steps.original}
+            of: Any = steps
+            if isinstance(of[0], parametrizations._WeightNorm):
+                yield local, {"length": of.original0, "direction": of.original1}
+            elif isinstance(of[0], parametrizations._SpectralNorm):
+                yield local, {"bounded": of.original}
     for hook in module._forward_pre_hooks.values():
         local = str(getattr(hook, "name", ""))
         if isinstance(hook, _DIRECTION):
