@@ -35,10 +35,11 @@ class Pieces:
             return
         if operation == "cat":
             axis = args[1] if len(args) > 1 else 0
-            lengths, nothing = [], tuple[int, ...]()
+            lengths: list[int] = []
+            nothing: list[int] = []
             # An empty cache has no axes yet.
             for one in (t for t in args[0] if t.ndim == out.ndim):
-                own, size = self._lengths.get(id(one), nothing), int(one.shape[axis])
+                own, size = self._lengths.get(id(one), nothing), one.size(axis)
                 lengths += own if sum(own) == size else [size]
             self._lengths[id(out)] = tuple(lengths)
             return
