@@ -34,11 +34,12 @@ class Pieces:
         if not isinstance(out, Tensor) or operation in _ENDS:
             return
         if operation == "cat":
-            axis = args[1] if len(args) > 1 else 0
+            together, *rest = args
+            axis = rest[0] if rest else 0
             lengths: list[int] = []
             nothing: list[int] = []
             # An empty cache has no axes yet.
-            for one in (t for t in args[0] if t.ndim == out.ndim):
+            for one in (t for t in together if t.ndim == out.ndim):
                 own, size = self._lengths.get(id(one), nothing), one.size(axis)
                 lengths += own if sum(own) == size else [size]
             self._lengths[id(out)] = tuple(lengths)
