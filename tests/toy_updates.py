@@ -82,6 +82,13 @@ def trusted(G: np.ndarray, W: np.ndarray) -> np.ndarray:
     return np.sign(G) * np.linalg.norm(W) / np.sqrt(G.size)
 
 
+def on_sphere(G: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """AdamH: Adam's step with the size of the weight, along the sphere on which the weight stays."""
+    small = 1e-6
+    new = W - small * trusted(G, W)
+    return (W - new * np.linalg.norm(W) / np.linalg.norm(new)) / small
+
+
 def grafted(G: np.ndarray, power: float) -> np.ndarray:
     shape = powered(G, power)
     return shape * np.sqrt(G.size) / np.linalg.norm(shape)
@@ -150,6 +157,7 @@ UPDATES: dict[str, Update] = {
     "adafactor": Update(of_torch(torch.optim.Adafactor, eps=(1e-60, 1e-30)), _square),
     "adafactor_unscaled": Update(lambda G, W: factored(G), _square),
     "lamb": Update(trusted, _entry),
+    "adamh": Update(on_sphere, _entry),
     "sophia": Update(lambda G, W: clipped(G), _square),
     "muon": Update(lambda G, W: polar(G), lambda G, W: float(np.linalg.norm(G))),
     "adamuon": Update(lambda G, W: np.sign(polar(G)), _orthogonal),

@@ -21,7 +21,58 @@ BLOCKS = f"{LAWS}::test_blocks_of_a_projection_are_verified_apart"
 of_adjust = row("plan/_adjust.py", MUON)
 of_table = row("plan/_table.py", MUON)
 
+COMPUTED, PARTS = "tests/torch/test_computed.py", "tests/torch/test_parts.py"
+of_computed, of_parts = row("plan/_computed.py", COMPUTED), row("plan/_parts.py", PARTS)
+
 MUTANTS = (
+    of_computed(
+        "torch computed: a length as if it spanned what it does not",
+        "_HALF * (direction - own)",
+        "_HALF * (direction + own)",
+        f"{COMPUTED}::test_directions_and_lengths_move_as_planned",
+    ),
+    of_computed(
+        "torch computed: a bounded readout taken for a bounded first layer",
+        "_HALF * (d.role is Role.INPUT)",
+        "_HALF * (d.role is Role.OUTPUT)",
+        f"{COMPUTED}::test_a_bounded_singular_value_needs_the_forward_pass",
+    ),
+    row("torch/_parametrized.py", COMPUTED)(
+        "torch computed: length and direction exchanged",
+        '{"length": of.original0, "direction": of.original1}',
+        '{"length": of.original1, "direction": of.original0}',
+        f"{COMPUTED}::test_computed_weights_start_as_plain_ones_are_planned",
+    ),
+    of_parts(
+        "torch parts: what is beside the width starts as a readout",
+        "width=init.width + p / 2",
+        "width=init.width",
+        f"{PARTS}::test_the_two_parts_of_a_weight_start_by_rules_of_their_own",
+    ),
+    row("torch/_pieces.py", PARTS)(
+        "torch parts: forgotten by the next operation",
+        "if own is not None and sum(own) in out.shape:",
+        "if own is not None and not own:",
+        f"{PARTS}::test_the_two_parts_of_a_weight_start_by_rules_of_their_own",
+    ),
+    row("plan/_laws.py", "tests/torch/test_spheres.py")(
+        "laws: steps on spheres are not beside the weight",
+        'Optimizer("adamh", Law(RELATIVE,',
+        'Optimizer("adamh", Law(ENTRYWISE,',
+        "tests/torch/test_spheres.py::test_steps_beside_the_weight_go_as_the_root_of_the_width",
+    ),
+    row("plan/_uses.py", "tests/torch/test_autoencoders.py")(
+        "uses: a matrix used both ways is not known",
+        "if not plain or len(sides) != 2 or",
+        "if True or len(sides) != 2 or",
+        "tests/torch/test_autoencoders.py::test_weights_that_encode_and_decode_lack_the_width_once",
+    ),
+    row("torch/_verify.py", "tests/torch/test_retrieval.py")(
+        "verify: features stand for what is made of them",
+        'whole = "the model" if readouts or',
+        'whole = "the model" if True or',
+        "tests/torch/test_retrieval.py::test_what_the_loss_makes_of_features_is_measured_by_the_loss",
+    ),
     of_adjust(
         "muon: the larger side without its root",
         "math.sqrt(max(rows, columns))",

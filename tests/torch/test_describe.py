@@ -171,7 +171,7 @@ def test_wrapped_parts_have_their_own_names() -> None:
 
 
 def test_what_cannot_be_described_is_refused_by_name() -> None:
-    with pytest.raises(PlanError, match=r"`1.parametrizations.weight.original0` is not a weight"):
-        describe(nn.Sequential(nn.ReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))))
+    with pytest.raises(PlanError, match=r"`1.parametrizations.weight.original` is not a weight"):
+        describe(nn.Sequential(nn.ReLU(), nn.utils.parametrizations.orthogonal(nn.Linear(3, 4))))
     with pytest.raises(PlanError, match=r"`0.weight` of a LazyLinear has no shape"):
         describe(nn.Sequential(nn.LazyLinear(4)))

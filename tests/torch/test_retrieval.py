@@ -12,7 +12,6 @@ from torch.nn import functional
 
 import scalewise as sw
 from grids import thorough
-from scalewise.plan import PlanError
 from scalewise.plan._check import Check
 from scalewise.plan._diagnosis import Cause
 from scalewise.torch import TorchPlan
@@ -225,21 +224,43 @@ def test_features_that_do_not_move_are_not_learnt() -> None:
     assert "No tensor reads out, and what the model returns was not seen, or" in str(check)
 
 
-def test_a_model_that_returns_features_is_refused_with_what_to_do() -> None:
-    class Features(Towers):
-        def forward(self, both: Tensor) -> Any:
-            return self.one(both[0]), self.two(both[1])
+class Features(Towers):
+    """Both towers' features as they are; the loss multiplies them."""
+
+    def forward(self, both: Tensor) -> Any:
+        return self.one(both[0]), self.two(both[1])
+
+
+def of_features(power: float, normalised: bool) -> Callable[[nn.Module, Tensor], Tensor]:
+    """A contrastive loss of features, over a power of their length or over their norms."""
 
     def loss(model: nn.Module, both: Tensor) -> Tensor:
         u, v = model(both)
-        return functional.cross_entropy(u @ v.T / u.shape[-1], torch.arange(len(u)))
+        if normalised:
+            u, v = functional.normalize(u, dim=-1), functional.normalize(v, dim=-1)
+        scores = 4 * u @ v.T * (1.0 if normalised else u.shape[-1] ** -power)
+        return functional.cross_entropy(scores, torch.arange(len(u)))
 
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("power", "normalised"), [(1.0, False), (0.5, False), *thorough((0.0, True), (0.0, False))]
+)
+def test_what_the_loss_makes_of_features_is_measured_by_the_loss(
+    power: float, normalised: bool
+) -> None:
     plan = sw.torch.plan(
         lambda width: Features(width, 1.0), base={"width": BASE}, target={"width": 4 * BASE},
         strategy=sw.scaling.mup(), inputs=PAIRS,
     )  # fmt: skip
-    with pytest.raises(PlanError, match="If the loss multiplies what the model returns, let the"):
-        plan.verify(PAIRS, loss, widths=WIDTHS, seeds=2)
+    check = plan.verify(PAIRS, of_features(power, normalised), widths=WIDTHS, seeds=3)
+    right = normalised or power == 1
+    assert check.ok is check.verdict.stable is right, str(check)
+    if not right:
+        (culprit,) = check.culprits
+        assert culprit.power == pytest.approx(1 - power, abs=0.15)
+        assert "the change of what the loss returns is off by" in culprit.text
 
 
 def trained(plan: TorchPlan, width: int, seed: int, steps: int) -> tuple[float, float, float]:

@@ -64,6 +64,7 @@ def _interpolated(x: Tensor, w: Tensor) -> Tensor:
 Case = tuple[Callable[[int], tuple[int, ...]], Apply, Role, int]
 # Its shape, what is done with it; its role, and by how much its fan-in grows when the width is four times as large.
 CASES: dict[str, Case] = {
+    "forth and back": (lambda n: (n, n), lambda x, w: (x @ w).tanh() @ w.T, Role.HIDDEN, 4),
     "matrix by columns": (lambda n: (n, 2 * n), lambda x, w: (x @ w).chunk(2, -1)[0], Role.HIDDEN, 4),
     "matrix by rows": (lambda n: (n, n), functional.linear, Role.HIDDEN, 4),
     "einsum": (lambda n: (n, n), lambda x, w: torch.einsum("bi,oi->bo", x, w), Role.HIDDEN, 4),
@@ -102,8 +103,6 @@ CASES: dict[str, Case] = {
 
 # What one pass does not tell, or tells two ways.
 ASKED: dict[str, tuple[Callable[[int], tuple[int, ...]], Apply]] = {
-    "down and up": (lambda n: (4, n), lambda x, w: (x @ w.T).tanh() @ w),
-    "forth and back": (lambda n: (n, n), lambda x, w: (x @ w).tanh() @ w.T),
     "not used": (lambda n: (n, n), lambda x, w: x),
     "multiplied with itself": (lambda n: (n, n), lambda x, w: x @ (w @ w)),
     "matrix and gain": (lambda n: (n, n), lambda x, w: (x @ w).unsqueeze(1).mul(w).tanh().mean(1)),
@@ -140,6 +139,11 @@ class Magnitudes(nn.Module):
 
 def test_a_quotient_of_parameters_is_the_upper_one() -> None:
     assert _planned(Magnitudes)["lengths"].role is Role.VECTOR
+
+
+def test_a_bare_parameter_that_leads_to_few_units_and_back_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"`bare` \(bottleneck\).*untie them"):
+        _planned(lambda width: Around(width, lambda n: (4, n), lambda x, w: (x @ w.T).tanh() @ w))
 
 
 def test_a_bare_parameter_of_unclear_use_is_asked_about() -> None:

@@ -171,7 +171,7 @@ def ask_bare(
     idle = dict.fromkeys(pattern(n) for n in unsure if used is not None and n not in used)
     why = (
         f" The forward pass that was seen makes no use of {few(idle)}: with inputs=... that do, as those of "
-        "training may, it can tell."
+        "training may, it can tell; where the loss alone does, let a module return the loss, and plan that."
         if idle
         else ""
     )

@@ -22,6 +22,8 @@ class TensorDescription:
         owner: Name of the module that owns it; a bias takes its layer from the matrix of its owner.
         module: The owner's type, for messages.
         aliases: Other names under which the very same tensor appears: tied weights.
+        of: Of lengths of weights the tensor that has their direction.
+        bounded: Whether its module divides it by its largest singular value.
     """
 
     name: str
@@ -32,6 +34,8 @@ class TensorDescription:
     owner: str = ""
     module: str = ""
     aliases: tuple[str, ...] = ()
+    of: str = ""
+    bounded: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from scalewise.plan._fits import Status
 from scalewise.plan._growth import written
 from scalewise.plan._laws import ENTRYWISE
 from scalewise.plan._measurement import Measurement, Quantity
+from scalewise.plan._parts import fixed_columns
 from scalewise.plan._rows import Row, starts_small
 from scalewise.plan._table import Plan
 from scalewise.plan._verdict import GROWING, Verdict, not_seen
@@ -148,7 +149,8 @@ def _beside_the_width(plan: Plan, measured: Measurement) -> str:
     base, target = (float(str(sizes[plan.width_name])) for sizes in (plan.base, plan.target))
     found: dict[str, tuple[float, float]] = {}
     for t in plan.tensors if base != target else ():
-        slope = t.terms * (float(t.fan_in) - 1) / (target - base)
+        growing = t.terms - fixed_columns(t.fixed)
+        slope = growing * (float(t.fan_in) - 1) / (target - base)
         constant = t.terms - slope * base
         if slope > 0 and constant > _FEW * slope * float(measured.widths[0]):
             found[t.name] = slope, constant
@@ -156,11 +158,16 @@ def _beside_the_width(plan: Plan, measured: Measurement) -> str:
         return ""
     name, (slope, constant) = max(found.items(), key=lambda one: one[1][1] / one[1][0])
     n = "n" if math.isclose(slope, 1) else f"{slope:.3g} n"
+    apart = (
+        " Weights of the others learn at their rate: a layer of their own has its own."
+        if plan[name].fixed
+        else ""
+    )
     wide = max(constant / (slope * _EIGHTH), 4 * float(measured.widths[-1]))
     return (
         f"But `{name}` sums over {n} + {constant:.3g} inputs. Those that do not grow weigh much at these widths, "
         f"and then no size is a power of the width: verify at widths from {wide:.0f} on. What is off there as much "
-        "is wrong."
+        f"is wrong.{apart}"
     )
 
 

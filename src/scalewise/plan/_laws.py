@@ -11,7 +11,7 @@ $\|E\|=e\,N$, $N=d_{\mathrm{in}}^{a}\,d_{\mathrm{out}}^{b}\,w^{c}$, with $w$ the
 | entrywise | 0 | 0 | 0 | Adam, Lion |
 | spectral | 1/2 | 1/2 | 0 | Muon, Shampoo |
 | of one side's rotation | 1/2 | 0 | 0 | SOAP with the inputs' preconditioner alone |
-| relative to the weight | 0 | 0 | -1 | LAMB, Adafactor |
+| relative to the weight | 0 | 0 | -1 | LAMB, Adafactor, AdamH |
 
 Entries of the step are $\eta\,e^hN^{h-1}$; at $h=1$, gradient descent, the norm is gone.
 
@@ -187,6 +187,8 @@ def _rows() -> Mapping[str, Optimizer]:
         Optimizer("shampoo_grafted", shampoo(_QUARTER, _QUARTER, grafted=True)),
     )
     inside = (
+        # Each weight stays on its sphere, so a step is a part of the weight at any time, and decay does nothing.
+        Optimizer("adamh", Law(RELATIVE, _ZERO, _ENTRY), adamw),
         Optimizer("muon", Law(SPECTRAL, _ZERO, Size(_ONE, SPECTRAL)), adamw),
         Optimizer("adamuon", Law(ENTRYWISE, _ZERO, after), adamw),
         Optimizer("normuon", Law(SPECTRAL, _ZERO, after), adamw),
@@ -201,6 +203,8 @@ def _rows() -> Mapping[str, Optimizer]:
 
 
 OPTIMIZERS = _rows()
+# Muon on spheres.
+_BY_RANK = frozenset(["muonh", "muon_hyperball"])
 
 
 def known_optimizer(optimizer: object) -> Optimizer:
@@ -210,7 +214,14 @@ def known_optimizer(optimizer: object) -> Optimizer:
         PlanError: If it is not one of those that have rules.
     """
     name = getattr(optimizer, "__name__", None) if callable(optimizer) else optimizer
-    found = OPTIMIZERS.get(str(name).strip().casefold().replace("-", "_"))
+    wanted = str(name).strip().casefold().replace("-", "_")
+    found = OPTIMIZERS.get(wanted)
+    if found is None and wanted in _BY_RANK:
+        raise PlanError(
+            f"{optimizer!r} divides an orthogonal step by its Frobenius norm, so how far it goes depends on how "
+            "many directions a gradient has, and that on the batch and the width together. Take 'adamh', or a plan "
+            "for 'muon' with adjust='spectral_norm' and a step that is not divided."
+        )
     if found is None:
         raise PlanError(
             f"`optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}; got {optimizer!r}. An "

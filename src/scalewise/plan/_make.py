@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from scalewise.plan._axes import ratios_of
+from scalewise.plan._computed import refuse_bounded
 from scalewise.plan._decide import Decision, decided, fan_in_ratio
 from scalewise.plan._description import TensorDescription
 from scalewise.plan._errors import PlanError
@@ -51,6 +52,7 @@ def make_plan(
     )  # fmt: skip
     questions += experts_asked(probe, r)
     planner = Planner(probe, request, decisions)
+    refuse_bounded(decisions, strategy, planner.gauges[0])
     rows = tuple(map(planner.row, decisions))
     readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
     seen = (n for found in planner.gauges for n in found)
@@ -67,6 +69,10 @@ def make_plan(
     questions += _acknowledged([*bare, *inside] if by_hooks else needed, r.multiplied)
     # Where the network's output is a product of activations, an embedding need not multiply at the end.
     rest = [t for t in rows if t.ends] if any(m.place.may_read_out for m, _ in inside) else rows
+    # What the code itself only adds, or takes differences from, was seen not to read out.
+    uses = {} if probe.passes is None else probe.passes.narrow.uses
+    added = {n for n, found in uses.items() if {u.verb for u in found} == {"added"}}
+    rest = [t for t in rest if t.name not in added]
     ask([*questions, *([] if readouts else _unseen_readout(rest, r.roles, wording))])
     needed += [] if planner.absorbing else _of_branches(r.residual, r.deeper)
     _known(r.multiplied, [m for m, _ in needed], planner.kept)
@@ -171,7 +177,8 @@ def _tied_readouts(
         own = [pair.get(d.tensor.name, Gauge()).total for pair in seen]
         powers = Powers(-_HALF, -last.p / 2 - own[0] + own[1])
         own_code = d.readout == d.tensor.name
-        what = "embedding" if d.tensor.kind is Kind.LOOKUP else "layer"
+        bare = d.tensor.owner == d.tensor.name
+        what = "embedding" if d.tensor.kind is Kind.LOOKUP else "tensor" if bare else "layer"
         where = (
             (
                 f"The forward pass also reads out with the weights of the {what} `{d.readout}`, by their transpose "

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from scalewise.plan._axes import axis_rules
+from scalewise.plan._computed import growing_axes, of_length
 from scalewise.plan._decide import Decision, fan_in_ratio
 from scalewise.plan._description import ModelDescription, TensorDescription
 from scalewise.plan._errors import PlanError
@@ -17,6 +18,7 @@ from scalewise.plan._forward import Gauge, gauges
 from scalewise.plan._kept import kept
 from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
+from scalewise.plan._parts import Stretch, beside_the_width
 from scalewise.plan._paths import LOOKED_UP
 from scalewise.plan._probed import Along, Probe, blocks_of, is_looked_up, times
 from scalewise.plan._request import Request
@@ -51,6 +53,8 @@ class Planner:
         if d.readout == t.name and t.kind is Kind.MATRIX:
             # What multiplies the one tensor in both places is where the code reads out.
             gauge = Gauge()
+        if t.of:
+            gauge = self._of_length(t)
         forward = Fraction(0) if t.name in self.kept else gauge.total
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
@@ -61,12 +65,34 @@ class Planner:
             many=self._along.many(t.name),
         )  # fmt: skip
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
+        fixed = self._fixed(d, shape)
         return TensorPlan(
             t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
-            fan_in_ratio(d, t.shape, wide), in_block, powers, self._spread(t), t.aliases, gauge,
+            fan_in_ratio(d, *(_without(s, fixed) for s in (t.shape, wide))),
+            in_block, powers, self._spread(t), t.aliases, gauge,
             trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
-            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed,
+            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed, of=t.of,
+            fixed=fixed,
         )  # fmt: skip
+
+    def _fixed(self, d: Decision, shape: tuple[int, ...]) -> tuple[Stretch, ...]:
+        """What a tensor sums over beside the width."""
+        passes = self.probe.passes
+        if passes is None or self.request.strategy.plain_biases:
+            return ()
+        return beside_the_width(
+            d, passes.narrow.pieces, passes.wide.pieces, shape, self.request.wider
+        )
+
+    def _of_length(self, t: TensorDescription) -> Gauge:
+        """What stands for the multiplier of lengths of weights."""
+        direction = next(d for d in self.decisions if d.tensor.name == t.of)
+        axes = [growing_axes(x, self._wide[x.name]) for x in (direction.tensor, t)]
+        return of_length(self.row(direction).rule.init, *axes)
+
+    @cached_property
+    def _wide(self) -> dict[str, TensorDescription]:
+        return self.probe.wide.named()
 
     def _spread(self, t: TensorDescription) -> Spread:
         spread = self.probe.spreads.get(t.name, Spread(0.0, 0.0, 0.0))
@@ -142,6 +168,14 @@ class Planner:
     @cached_property
     def _ends(self) -> frozenset[str]:
         return _ends(self.probe, self.decisions)
+
+
+def _without(shape: tuple[int, ...], fixed: Sequence[Stretch]) -> tuple[int, ...]:
+    """A shape without what does not grow."""
+    sizes = list(shape)
+    for axis, start, stop in fixed:
+        sizes[axis] -= stop - start
+    return tuple(sizes)
 
 
 def _terms(d: Decision) -> int:

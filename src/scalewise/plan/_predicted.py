@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scalewise._readable import readable
+from scalewise.plan._computed import spanned
 from scalewise.plan._growth import Growth, growth_between, of_width
 from scalewise.plan._multiplier import Place
 from scalewise.plan._roles import Kind, Layer, Role
@@ -112,7 +113,7 @@ def _predicted(grown: _Grown, name: str, features: list[Fraction], zero_readout:
         parts = [*mine, *features]
         output = -plan.strategy.hidden.p / 2
     return Predicted(
-        weight=of_width(tensor.rule.init, grown.of(tensor)),
+        weight=of_width(tensor.rule.init, grown.of(tensor)) - _of_norms(grown, tensor),
         update=update + _filled(grown, tensor),
         update_least=update - weaker,
         own_change=max(own) - after,
@@ -181,10 +182,9 @@ def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
 
 
 def returns_products(plan: Plan) -> bool:
-    """Whether a model returns products or distances of its features, and no tensor reads out."""
+    """Whether no tensor reads out: the model, or its loss, makes products or distances of its features."""
     reads = any(t.role is Role.OUTPUT for t in plan.tensors)
-    reads = reads or any(m.place is Place.READOUT for m in plan.multipliers)
-    return not reads and any(m.place.may_read_out for m in plan.multipliers)
+    return not reads and all(m.place is not Place.READOUT for m in plan.multipliers)
 
 
 def part_of_loss(plan: Plan, tensor: TensorPlan) -> bool:
@@ -252,6 +252,13 @@ def _unmeasured(grown: _Grown, tensor: TensorPlan) -> Fraction:
     return of_width(norm**power, grown.of(tensor))
 
 
+def _of_norms(grown: _Grown, tensor: TensorPlan) -> Fraction:
+    """By how much less than they themselves lengths spread about their mean, as norms of many random entries."""
+    if not tensor.of or all(size == 1 for size in tensor.shape):
+        return _ZERO
+    return spanned(grown.of(grown.plan[tensor.of]), grown.of(tensor)) / 2
+
+
 def _filled(grown: _Grown, tensor: TensorPlan) -> Fraction:
     """By how much entries are larger where a step is of full rank, as that of a large batch may be."""
     norm, growth = tensor.law.norm, grown.of(tensor)
@@ -265,4 +272,7 @@ def _own_change(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> tuple[
     summed = tensor.role in (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
     update, terms = _update(grown, tensor, zero_readout), grown.of(tensor).fan_in
     forward = update + tensor.gauge.total
+    if tensor.of and tensor.role is Role.FIXED:
+        # The weights of a readout are not yet aligned with what they read.
+        return forward, forward - max(tensor.gauge.inside, _ZERO)
     return (forward + terms, forward + terms / 2) if summed else (forward, forward)

@@ -269,7 +269,7 @@ def _powers(
         # A bias of a fixed number of units is learnt at its own rate: one that starts smaller only starts smaller.
         # A single one has no spread by which the plan could tell, or change, how it is drawn.
         return p.weight, -math.inf
-    if quantity is Quantity.WEIGHT and name in measured.constant:
+    if quantity is Quantity.WEIGHT and name in measured.constant and not plan[name].of:
         return _ZERO, _ZERO
     if quantity is Quantity.OUTPUT and name in measured.readouts:
         # A bias at the output is of order one; a narrow network shows some of each.
@@ -287,7 +287,10 @@ def _powers(
         if name not in measured.readouts:
             return _ZERO, _ZERO
         # What the model's own code multiplies on the way there is in what is read.
-        shift = _ZERO if tied else plan[name].gauge.before
+        gauge = plan[name].gauge
+        # Where no module reads out, it is the tensor itself that is given it.
+        alone = measured.modules[measured.tensors.index(name)] == name
+        shift = _ZERO if tied else gauge.before + (gauge.inside if alone else _ZERO)
         top, least = (power + shift for power in _of_features(plan, measured, quantity))
         # What a tied readout reads is scaled down on its way; what comes through a bottleneck moves late.
         return top, -math.inf if tied or starts_small(plan) else least

@@ -130,6 +130,8 @@ class Run:
             network, self.steps, linearity=linearity,
             spectral={n: table[n].blocks[1] for n in self.scene.names if table[n].spectral},
             fixed=[n for n in self.scene.names if table[n].role is Role.FIXED],
+            beside={n: table[n].fixed for n in {*self.scene.names, *self.scene.readouts}},
+            read_by={self.scene.places.module.get(n, n): n for n in self.scene.readouts},
         )  # fmt: skip
 
     def with_rate(self, lr: float | None) -> Run:
@@ -220,7 +222,9 @@ class Run:
         """The tensors whose outputs the model multiplies with each other in place of a readout."""
         table = self.plans[0].table
         grown = [n for n in self.scene.names if table[n].role is not Role.FIXED]
+        shown = self.scene.places.module
         last = [n for n in grown if table[n].ends or table[n].kind is Kind.LOOKUP]
+        last = [n for n in last if n in shown]
         # Where rows are picked by the code alone, nothing is last.
         return tuple(last or grown)
 
@@ -239,17 +243,9 @@ def prepared(
     """A run with all that can be learnt from one network, but for the learning rate.
 
     Raises:
-        PlanError: If nothing reads out and no features are multiplied with each other, the loss is not finite, or
-            the readout starts at zero and one step is asked for.
+        PlanError: If the loss is not finite, or the readout starts at zero and one step is asked for.
     """
     scene = bench.scene(plans[0], _draw(0, widths[0]))
-    # In place of a readout the model may return products or distances of its features.
-    if not scene.readouts and not any(m.place.may_read_out for m in plans[0].table.multipliers):
-        raise PlanError(
-            "No tensor of this model reads out its features to a fixed number of outputs, so whether "
-            "the outputs move cannot be measured. Verify a model with its head, or say which tensor "
-            'is it with roles={NAME: "output"}. If the loss multiplies what the model returns, let the model do so.'
-        )
     if scene.zero_readout and steps == 1:
         raise PlanError(
             f"The readout `{scene.readouts[0]}` starts at zero, so the first step moves it alone and shows "

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from scalewise.plan._measurement import Quantity
+from scalewise.plan._parts import Stretch, grown, grown_inputs
 
 # With two distances between numbers in a change, rounding is a sixth of it, and a hundredth of its square.
 GRAINS = 2.0
@@ -154,6 +156,8 @@ def measure_network(
     linearity: bool = False,
     spectral: Mapping[str, int] = _NONE,
     fixed: Collection[str] = (),
+    beside: Mapping[str, Sequence[Stretch]] = MappingProxyType({}),
+    read_by: Mapping[str, str] | None = None,
 ) -> Sizes:
     """Take the steps and measure.
 
@@ -164,10 +168,13 @@ def measure_network(
         spectral: Tensors whose step is measured by its largest singular value, with the number of blocks of rows
             that are measured apart.
         fixed: Tensors of fixed size, whose part in what is returned says nothing of the width.
+        beside: By tensor what of it does not go with the width.
+        read_by: By module that reads out the tensor that does.
     """
     sizes, old, before = Sizes(), network.weights(), Record()
+    reads = {m: beside[n] for m, n in (read_by or {}).items() if beside.get(n)}
     for n, p in old.items():
-        sizes.tensor[n, Quantity.WEIGHT], constant = network.spread(p)
+        sizes.tensor[n, Quantity.WEIGHT], constant = network.spread(grown(p, beside.get(n, ())))
         if constant:
             sizes.constant.add(n)
     now = old
@@ -186,22 +193,30 @@ def measure_network(
     for n, p in now.items():
         sizes.tensor[n, Quantity.UPDATE] = _moved(network, p, old[n])
     after = network.watch(old)
+    for record in (before, after):
+        record.inputs |= {
+            m: [grown_inputs(x, reads[m]) for x in record.inputs[m]]
+            for m in reads
+            if m in record.inputs
+        }
     _compare(network, sizes, before, after)
-    grown = after
+    moved = after
     if after.returned and fixed:
         network.put({n: old[n] for n in fixed})
-        grown = network.watch({})
-    sizes.returned = _change(network, before.returned, grown.returned)
+        moved = network.watch({})
+    sizes.returned = _change(network, before.returned, moved.returned)
     sizes.returned_first = network.rms(before.returned) if before.returned else math.nan
     for module in before.inputs:
-        moved = _change(network, before.outputs[module], grown.outputs.get(module, []))
-        sizes.module[module, Quantity.GROWN_CHANGE] = moved
+        change = _change(network, before.outputs[module], moved.outputs.get(module, []))
+        sizes.module[module, Quantity.GROWN_CHANGE] = change
     for n in old:
         if sizes.tensor[n, Quantity.UPDATE] == 0 and (n, Quantity.OWN_CHANGE) in sizes.tensor:
             sizes.tensor[n, Quantity.OWN_CHANGE] = 0.0
     if linearity and before.inputs:
         network.put({n: old[n] + (p - old[n]) / 2 for n, p in now.items()})
-        sizes.nonlinearity = _bend(network, before, network.watch({}), after)
+        half = network.watch({})
+        half.inputs |= {m: [grown_inputs(x, reads[m]) for x in half.inputs[m]] for m in reads}
+        sizes.nonlinearity = _bend(network, before, half, after)
     return sizes
 
 

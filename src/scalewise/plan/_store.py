@@ -144,6 +144,7 @@ def _tensor(data: dict[str, Any]) -> TensorPlan:
             "beside": Fraction(data["beside"]),
             "blocks": tuple(data["blocks"]),
             "constants": Constants(**data.get("constants", {})),
+            "fixed": tuple(map(tuple, data.get("fixed", ()))),
         }
     )
 

@@ -84,6 +84,8 @@ class TensorPlan:
         ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
         unused: Whether the model was seen to return what it does without it: the loss may use it by itself.
         normed: Whether a norm divides what its module returns by its size.
+        of: Of lengths of weights the tensor that has their direction.
+        fixed: Stretches at the target of what it sums over that do not grow with the width: axis, start and stop.
     """
 
     name: str
@@ -109,14 +111,23 @@ class TensorPlan:
     ends: bool = False
     unused: bool = False
     normed: bool = False
+    of: str = ""
+    fixed: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def fan_out(self) -> Fraction:
         """Target over base of the number of units it writes to: of all entries over the fan-in."""
-        sizes, base = math.prod(self.shape), math.prod(self.base_shape)
+        sizes, base = (self._entries(s) for s in (self.shape, self.base_shape))
         return (
             (Fraction(sizes, base) if sizes and base else Fraction(1)) / self.fan_in / self.beside
         )
+
+    def _entries(self, shape: tuple[int, ...]) -> int:
+        """How many there are, without those over what does not grow."""
+        sizes = list(shape)
+        for axis, start, stop in self.fixed:
+            sizes[axis] -= stop - start
+        return math.prod(sizes)
 
     @property
     def together(self) -> Fraction:

@@ -9,6 +9,7 @@ from scalewise._readable import Rows
 from scalewise.plan._base import about_the_base
 from scalewise.plan._growth import growth_between, of_width, written
 from scalewise.plan._names import pattern
+from scalewise.plan._parts import about_parts
 from scalewise.plan._policies import DECAYS, DISAGREE, POLICIES
 from scalewise.plan._predicted import Predicted, predictions
 from scalewise.plan._table import Plan, TensorPlan
@@ -118,7 +119,7 @@ def _notes(plan: Plan) -> list[str]:
         )
     if not plan.looked:
         out.append("The forward pass was not seen: attention and multipliers in it are not known.")
-    out += about_the_base(plan)
+    out += [*about_parts(plan), *about_the_base(plan)]
     for m in plan.multipliers:
         if m.left is not None:
             out.append(m.where)

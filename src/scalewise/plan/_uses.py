@@ -55,11 +55,13 @@ def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
             return t
         return _told(t, by_kind.get(pattern(t.name), set()))
 
-    aliases = {name: one(t) for name, t in model.aliases.items()}
+    told = ModelDescription(
+        tuple(map(one, model.tensors)), {name: one(t) for name, t in model.aliases.items()}
+    )
     again = {
-        t.name: other for t in model.tensors if (other := _beside(t, model, by_kind)) is not None
+        t.name: other for t in told.tensors if (other := _beside(t, told, by_kind)) is not None
     }
-    return ModelDescription(tuple(map(one, model.tensors)), aliases, again)
+    return replace(told, again=again)
 
 
 def _beside(
@@ -80,6 +82,18 @@ def _beside(
     return replace(t, kind=Kind.MATRIX, fan_in=into, fan_out=out, owner=t.name, aliases=())
 
 
+def _both_ways(uses: Collection[Use]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The two sides of a matrix that the code sums over one after the other, as an encoder and its transpose.
+
+    The tensor then stands in two places and is a module to neither, so it counts as its own owner.
+    """
+    sides = sorted({u.axes for u in uses})
+    plain = all(u.verb == "summed" and u.axes and not u.of for u in uses)
+    if not plain or len(sides) != 2 or set(sides[0]) & set(sides[1]):
+        return None
+    return sides[0], sides[1]
+
+
 def _told(t: TensorDescription, uses: Collection[Use]) -> TensorDescription:
     verbs = {u.verb for u in uses}
     every = tuple(range(len(t.shape)))
@@ -87,6 +101,8 @@ def _told(t: TensorDescription, uses: Collection[Use]) -> TensorDescription:
     if len(verbs) != 1 and not (verbs == {"multiplied", "added"} and len(long) <= 1):
         return t
     axes = {u.axes for u in uses}
+    if (two := _both_ways(uses)) is not None:
+        return replace(t, kind=Kind.MATRIX, fan_in=two[0], fan_out=two[1], owner=t.name)
     if "multiplied" in verbs or (verbs == {"added"} and len(long) <= 1):
         return replace(t, kind=Kind.GAIN, fan_out=every)
     if verbs == {"added"}:

@@ -123,8 +123,8 @@ class Verified(ABC):
             The verdict, and the power of every size of every tensor with its standard error beside the planned one.
 
         Raises:
-            PlanError: If widths or seeds are too few, all seeds give one network, the loss or the optimizer cannot
-                be used, or nothing in the model reads out and it multiplies no features with each other.
+            PlanError: If widths or seeds are too few, all seeds give one network, or the loss or the optimizer
+                cannot be used.
         """
         if setup is not None and lr is not None:
             raise PlanError(

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -49,6 +50,8 @@ class BareReadouts(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._tensors, self._old, self._alone, self._heard = tensors, old, alone, heard
+        # What was computed from one of them alone, by number, kept so that no number is given twice.
+        self._made: dict[int, tuple[Tensor, str, Tensor | None]] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -56,7 +59,10 @@ class BareReadouts(TorchFunctionMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        if name not in _PRODUCTS or not isinstance(out, Tensor):
+        if not isinstance(out, Tensor):
+            return out
+        if name not in _PRODUCTS:
+            self._follow(func, args, kwargs, out)
             return out
         factors = list(tensors_in((args, kwargs)))[name in _SUMS :]
         for label, tensor in self._tensors.items():
@@ -64,7 +70,41 @@ class BareReadouts(TorchFunctionMode):
             given = next((t for t in factors if t is not mine), None)
             if mine is not None and given is not None:
                 self._tell(label, func, (args, kwargs), (mine, tensor), (given, out))
+        for mine in factors:
+            made = self._made.get(id(mine))
+            given = next((t for t in factors if t is not mine), None)
+            if made is not None and given is not None:
+                self._tell(made[1], func, (args, kwargs), (mine, mine), (given, out), made[2])
         return out
+
+    def _follow(self, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
+        """A readout divided by its length, or times a learnt number, is one still."""
+        given = list(tensors_in((args, kwargs)))
+        found = [(t, *self._known(t)) for t in given]
+        labels = {label for _, label, _ in found if label}
+        if len(labels) != 1 or not all(
+            label or isinstance(t, Parameter) or t.numel() == 1 for t, label, _ in found
+        ):
+            return
+        (label,) = labels
+        before = {id(t): was for t, name, was in found if name and was is not None}
+        was = None
+        if before:
+            one, two = pytree.tree_map(lambda x: before.get(id(x), x), (args, kwargs))
+            with self._alone() as first, torch.no_grad():
+                was = func(*one, **two) if first else None
+        self._made[id(out)] = out, label, was
+
+    def _known(self, tensor: Tensor) -> tuple[str, Tensor | None]:
+        """The readout that a tensor shows or was computed from, and the same of its earlier entries."""
+        if id(tensor) in self._made:
+            _, label, was = self._made[id(tensor)]
+            return label, was
+        for label, one in self._tensors.items():
+            if _is_view(tensor, one):
+                was = self._old.get(label)
+                return label, None if was is None else _viewed(was, tensor, one)
+        return "", None
 
     def _tell(
         self,
@@ -73,6 +113,7 @@ class BareReadouts(TorchFunctionMode):
         arguments: tuple[Any, Any],
         pair: tuple[Tensor, Tensor],
         seen: tuple[Tensor, Tensor],
+        before: Tensor | None = None,
     ) -> None:
         silence: AbstractContextManager[bool] = self._alone()
         with silence as first:
@@ -80,7 +121,7 @@ class BareReadouts(TorchFunctionMode):
                 return
             was, (view, tensor) = self._old.get(label), pair
             if was is not None:
-                before = _viewed(was, view, tensor)
+                before = _viewed(was, view, tensor) if before is None else before
                 args, kwargs = pytree.tree_map(lambda x: before if x is view else x, arguments)
                 with torch.no_grad():
                     was = func(*args, **kwargs)

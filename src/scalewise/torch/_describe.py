@@ -20,6 +20,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 from scalewise.plan._names import bare
+from scalewise.torch._parametrized import Computed, computed
 
 _AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)
 
@@ -170,14 +171,36 @@ def describe(model: nn.Module) -> ModelDescription:
         first = main.setdefault(id(parameter), name)
         if first != name:
             ties.setdefault(first, []).append(name)
+    known = computed(model)
     for path, module in model.named_modules(remove_duplicate=False):
         for local, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             if parameter.is_floating_point() or parameter.is_complex():
-                tensor = _one(module, bare(path, paths), local, parameter)
+                own = known.get(id(parameter))
+                tensor = _one(module, bare(path, paths), local, parameter, known=own is not None)
+                if own is not None:
+                    of = "" if own.direction is None else main[id(own.direction)]
+                    tensor = _computed_as(tensor, own, bare(own.owner, paths), of)
                 found[tensor.name] = tensor
     tensors = tuple(replace(found[n], aliases=tuple(ties.get(n, ()))) for n in main.values())
     others = {n: found[n] for names in ties.values() for n in names}
     return ModelDescription(tensors, others)
+
+
+def _computed_as(
+    tensor: TensorDescription, own: Computed, owner: str, of: str
+) -> TensorDescription:
+    """A parameter as what it is to the weight that the module around it uses."""
+    module = type(own.module).__name__
+    if own.part == "length":
+        every = tuple(range(len(tensor.shape)))
+        return replace(
+            tensor, kind=Kind.GAIN, fan_in=(), fan_out=every, owner=owner, module=module, of=of
+        )
+    kind, fan_in, fan_out = _axes(own.module, own.local, tensor.shape)
+    return replace(
+        tensor, kind=kind, fan_in=fan_in, fan_out=fan_out, owner=owner, module=module,
+        bounded=own.part == "bounded",
+    )  # fmt: skip
 
 
 def _computes(module: nn.Module, local: str) -> bool:
@@ -188,17 +211,22 @@ def _computes(module: nn.Module, local: str) -> bool:
     return any(isinstance(plain.get(base), torch.Tensor) for base in bases)
 
 
-def _one(module: nn.Module, owner: str, local: str, parameter: nn.Parameter) -> TensorDescription:
+def _one(
+    module: nn.Module, owner: str, local: str, parameter: nn.Parameter, *, known: bool = False
+) -> TensorDescription:
     name = f"{owner}.{local}" if owner else local
     if isinstance(parameter, UninitializedParameter):
         raise PlanError(
             f"`{name}` of a {type(module).__name__} has no shape before the first batch. Let the "
             "factory pass one batch through the model, or name its sizes."
         )
+    if known:
+        return TensorDescription(name, tuple(parameter.shape), Kind.UNKNOWN)
     if ".parametrizations." in f".{name}." or _computes(module, local):
         raise PlanError(
             f"`{name}` is not a weight: a parametrization computes one from it, and how its size and "
-            "step pass through is not known. Plan the model without the parametrization."
+            "step pass through is not known. Plan the model without the parametrization (weight_norm and "
+            "spectral_norm of torch.nn.utils are known)."
         )
     kind, fan_in, fan_out = _axes(module, local, tuple(parameter.shape))
     return TensorDescription(

@@ -106,7 +106,10 @@ def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()
     trace.flow.bent([v for t in known if (v := trace.value(t)) is not None])
     paths = trace.tracks.paths(map(trace.passed, known))
     told = trace.flow.summary()
-    return replace(told, uses=trace.uses.uses(), paths=paths, filled=frozenset(trace.filled))
+    return replace(
+        told, uses=trace.uses.uses(), paths=paths, filled=frozenset(trace.filled),
+        pieces=trace.pieces.read(),
+    )  # fmt: skip
 
 
 def _trials(model: nn.Module) -> Iterator[Inputs]:

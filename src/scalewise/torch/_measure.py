@@ -26,6 +26,7 @@ from scalewise.plan._sizes import measure_network as measure
 from scalewise.torch._bare import BareReadouts
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._nested import tensors_in
+from scalewise.torch._parametrized import is_parametrization
 from scalewise.torch._setup import Together
 from scalewise.torch._trace import attending, watching
 
@@ -96,7 +97,11 @@ def called_modules(network: Network) -> dict[str, int]:
 
         return hook
 
-    hooks = [m.register_forward_pre_hook(note(n)) for n, m in model.named_modules()]
+    hooks = [
+        m.register_forward_pre_hook(note(n))
+        for n, m in model.named_modules()
+        if not is_parametrization(n)
+    ]
     try:
         torch.manual_seed(network.seed)
         value = float(_loss(network).detach())
@@ -148,9 +153,13 @@ class Watched:
         network: The model at initialisation, with its optimiser.
         places: Where its tensors act.
         names: The trainable tensors.
+        of_loss: Whether the loss stands for what the model returns, as of one that returns its features.
     """
 
-    def __init__(self, network: Network, places: Places, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, network: Network, places: Places, names: tuple[str, ...], *, of_loss: bool = False
+    ) -> None:
+        self._of_loss = of_loss
         every = dict(network.model.named_parameters(remove_duplicate=False))
         self._network, self._places = network, places
         self._parameters = {n: every[n] for n in names}
@@ -182,6 +191,8 @@ class Watched:
         recorder = _Recorder(self._places, {}) if watched else None
         with recorder.listening(one.model) if recorder else _silence():
             value = _loss(one)
+        if recorder and self._of_loss:
+            recorder.record.returned = [value.detach().clone()]
         value.backward()
         found = {
             n: p.grad.detach().clone() for n, p in self._parameters.items() if p.grad is not None
@@ -197,7 +208,9 @@ class Watched:
         recorder = _Recorder(self._places, old)
         # Gradients stay on: without them some modules take other ways on which nothing inside is called.
         with recorder.listening(network.model):
-            network.loss(network.model, network.batch)
+            value = network.loss(network.model, network.batch)
+        if self._of_loss:
+            recorder.record.returned = [value.detach().clone()]
         return recorder.record
 
     def rms(self, parts: Sequence[Tensor]) -> float:

@@ -22,7 +22,9 @@ from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._sizes import Logits
 from scalewise.plan._values import Source, Value
 from scalewise.torch._nested import tensors_in
+from scalewise.torch._parametrized import computed
 from scalewise.torch._picks import CHOOSES, SCATTERS, Picks
+from scalewise.torch._pieces import Pieces
 from scalewise.torch._plainly import plainly
 from scalewise.torch._uses import UseTrace
 
@@ -40,9 +42,7 @@ _PASSED = frozenset(
     movedim contiguous scatter_add index_add scatter_reduce lift_fresh _conj cumsum pixel_shuffle im2col col2im
     fill view_as_complex view_as_real complex conj_physical _neg_view resolve_conj""".split()  # noqa: SIM905
 )
-_SATURATING = frozenset(
-    ["_softmax", "_log_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "logsumexp"]
-)
+_SATURATING = frozenset(["_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "logsumexp"])
 _PRODUCTS = frozenset(["mm", "bmm", "mv", "dot"])
 _SUMS = frozenset(["addmm", "baddbmm", "addmv", "addbmm"])
 _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "square": 2.0, "abs": 1.0}
@@ -50,6 +50,7 @@ _HOMOGENEOUS = frozenset(
     ["relu", "leaky_relu", "amax", "amin", "sort", "topk", "max_pool2d_with_indices"]
 )
 _DISTANCES = frozenset(["_cdist_forward", "_euclidean_dist", "_pdist_forward", "cdist"])
+_DIRECTIONS = frozenset(["_weight_norm_interface", "_weight_norm"])
 _LOOKUPS = frozenset(["embedding", "_embedding_bag", "_embedding_bag_forward_only"])
 # Below so many entries it is looked whether they are all one number.
 _FEW = 1 << 16
@@ -70,13 +71,15 @@ class Trace(TorchDispatchMode):
         super().__init__()
         self.filled = set(filled)
         self.flow, self.tracks = Flow(), Tracks()
-        self.uses, self.picks = UseTrace(model), Picks()
+        self.uses, self.picks, self.pieces = UseTrace(model), Picks(), Pieces()
         self._logits: dict[Source, Tensor] = {}
         self._factors: dict[Source, tuple[Tensor, Tensor]] = {}
         # Every tensor is kept: a number of one that is gone would be given to another.
         self._known: dict[int, tuple[Tensor, Value]] = {}
         self._passed: dict[int, Passed] = {}
         self._weights = {id(p): p for p in model.parameters()}
+        bounded = _bounded(model)
+        self._bounded = {bare(n, ()) for n, p in model.named_parameters() if id(p) in bounded}
         for name, p in model.named_parameters():
             self._know(p, self.flow.weight(bare(name, ())))
             self._passed[id(p)] = self.tracks.weight(bare(name, ()))
@@ -132,6 +135,7 @@ class Trace(TorchDispatchMode):
         found = self._result(name, args, kwargs, flat, values)
         if (few := self._few(name, args, out)) is not None:
             found = self.flow.few(found, *few)
+        self.pieces.see(name, args, flat, out)
         made = [self.passed(t) for t in flat if self.value(t) is not None]
         passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
         for tensor in tensors_in(out):
@@ -167,6 +171,9 @@ class Trace(TorchDispatchMode):
         count = self.picks.index(flat)
         if count and name in ("index", "index_select", "embedding") and self._fixed(args[0]):
             flow.rows(args[0].shape[0], count)
+        if all(not v.data and {s.name for s in v.parts} <= self._bounded for v in values):
+            # Divided by its own largest singular value, a matrix has no size left to follow.
+            return values[0]
         if name in _LOOKUPS:
             return flow.looked_up(values[0])
         if name in ("sub", "rsub") and len(flat) == len(values) == 2:
@@ -176,6 +183,9 @@ class Trace(TorchDispatchMode):
             return flow.normed(apart, flat[0].shape[-1])
         if name in _PASSED:
             return flow.joined(values)
+        if name in _DIRECTIONS and (of := self.value(flat[0])) is not None:
+            # A weight made of its direction and its lengths goes by the name of the first.
+            return of
         if name in ("mul", "div"):
             return self._multiplied(args[0], args[1], -1 if name == "div" else 1)
         if name in _PRODUCTS:
@@ -214,16 +224,24 @@ class Trace(TorchDispatchMode):
             known = a if b is None else b
             return self.flow.bent([]) if known is None else known
         found = self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        self._reads(*((two, one) if a.data else (one, two)), one.shape[-1])
         for source in found.parts:
             if source.kind == "product":
                 self._factors[source] = (one.detach() / a.size, two.detach() / b.size)
         return found
+
+    def _reads(self, weight: Tensor, given: Tensor, length: int) -> None:
+        value = self.value(weight)
+        if value is not None and not value.data:
+            for source in value.parts:
+                self.pieces.summed(source.name, given, length)
 
     def _convolution(self, args: tuple[Any, ...]) -> Value:
         x, w = self.value(args[0]) or Value(), self.value(args[1])
         if w is None:
             return x
         out = self.flow.contracted(x, w, math.prod(args[1].shape[1:]))
+        self._reads(args[1], args[0], args[1].shape[1])
         bias = self.value(args[2]) if args[2] is not None else None
         return out if bias is None else self.flow.joined([out, bias])
 
@@ -266,6 +284,11 @@ class Trace(TorchDispatchMode):
         if first != 1:
             self.filled |= names
         return first
+
+
+def _bounded(model: nn.Module) -> set[int]:
+    """Parameters that their module divides by their largest singular value."""
+    return {key for key, c in computed(model).items() if c.part == "bounded"}
 
 
 def _is_number(tensor: Tensor) -> bool:

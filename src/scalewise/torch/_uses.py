@@ -95,6 +95,8 @@ class UseTrace:
             return
         if len(seen) == 1 and self._derived(operation, args, tensors, seen[0][1], results, fixed):
             return
+        if self._of_parameters(operation, args, seen, results, all(map(fixed, tensors))):
+            return
         if operation in _FACTORS:
             first = _FACTORS[operation]
             self._contracted(args[first], args[first + 1])
@@ -187,6 +189,29 @@ class UseTrace:
             return False
         for t in results:
             self._hold(t, view)
+        return True
+
+    def _of_parameters(
+        self,
+        operation: str,
+        args: tuple[Any, ...],
+        seen: list[tuple[Tensor, _View]],
+        results: list[Tensor],
+        alone: bool,
+    ) -> bool:
+        """Whether parameters alone make a size of one, which is no use of it, or a gain meets a whole matrix."""
+        if not alone or len(results) != 1 or operation in _FACTORS:
+            return False
+        if len(seen) == 1:
+            return results[0].numel() < seen[0][0].numel()
+        whole = [(t, v) for t, v in seen if t.shape == results[0].shape]
+        if operation not in ("mul", "div") or len(seen) != 2 or len(whole) != 1:
+            return False
+        if operation == "div" and args[0] is not whole[0][0]:
+            return False
+        gain = next(v for t, v in seen if t is not whole[0][0])
+        self._found.append((gain.name, Use("multiplied")))
+        self._hold(results[0], whole[0][1])
         return True
 
     def _first_picked(

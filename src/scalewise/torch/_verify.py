@@ -15,6 +15,7 @@ from torch import nn
 
 from scalewise.plan import Plan, PlanError, Role
 from scalewise.plan._axes import taken
+from scalewise.plan._multiplier import Place
 from scalewise.plan._run import Scene
 from scalewise.plan._sizes import Places
 from scalewise.torch._law import followed, kinds_of, refuse_another_law
@@ -87,7 +88,8 @@ class TorchBench:
         tensors = dict(network.model.named_parameters(remove_duplicate=False))
         names, readouts = _roles(plan.table, network.model)
         every = tuple(dict.fromkeys((*names, *readouts)))
-        inside = [n for n in names if n not in readouts and plan.table[n].role is not Role.FIXED]
+        apart = {n for n in names if plan.table[n].role is Role.FIXED or plan.table[n].of}
+        inside = [n for n in names if n not in readouts and n not in apart]
         try:
             with self._looking(plan, network, raised):
                 places = find_places(network, every, readouts, inside)
@@ -99,11 +101,13 @@ class TorchBench:
         floats = [p.dtype for p in tensors.values() if p.is_floating_point() or p.is_complex()]
         zero = bool(readouts) and all(not bool(tensors[n].detach().any()) for n in readouts)
         precision = max((torch.finfo(d).eps for d in floats), default=0.0)
-        return Scene(names, readouts, places, zero, precision, raised)
+        whole = "the model" if readouts or _returns(plan.table) else "the loss"
+        return Scene(names, readouts, places, zero, precision, raised, whole)
 
     def network(self, plan: Built, scene: Scene, seed: int, lr: float) -> Watched:
         """A network, ready to train."""
-        return Watched(self._ready(plan, seed, lr, scene.raised), scene.places, scene.names)
+        network = self._ready(plan, seed, lr, scene.raised)
+        return Watched(network, scene.places, scene.names, of_loss=scene.whole == "the loss")
 
     def everywhere(self, plan: Built, scene: Scene, seed: int) -> Scene:
         """The same scene with every module that is called, and no tensors."""
@@ -202,6 +206,14 @@ def _roles(table: Plan, model: nn.Module) -> tuple[tuple[str, ...], tuple[str, .
         if trained[one]:
             names.append(acts)
     return tuple(names), tuple(readouts)
+
+
+def _returns(table: Plan) -> bool:
+    """Whether what the model returns is made from its features in the model itself, and of order one.
+
+    Otherwise they go out as they are, and only the loss shows what is made of them.
+    """
+    return any(m.place.may_read_out or m.place is Place.READOUT for m in table.multipliers)
 
 
 def _is_lookup(model: nn.Module, name: str) -> bool:
