@@ -83,7 +83,8 @@ MUTANTS = (
         "Multiplied(m.before * m.inside, m.after)", "m",
     ),
     row("plan/_rows.py", f"{VERIFY}::test_right_plans_are_silent")(
-        "jax verify: what multiplies the features forgotten", "_ZERO if tied else plan[name].gauge.before", "_ZERO"
+        "jax verify: what multiplies the features forgotten",
+        "_ZERO if tied else gauge.before + (gauge.inside if alone else _ZERO)", "_ZERO",
     ),
     row("plan/_run.py", f"{VERIFY}::test_what_cannot_be_verified")(
         "jax verify: one draw for all seeds", "if spreads and all(len", "if not spreads and all(len"
