@@ -1,5 +1,8 @@
 """An initialisation that keeps the size of signals, from the network that a model is."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -98,3 +101,24 @@ def test_a_plan_begins_at_the_critical_point() -> None:
     assert "one of 2 branches" in str(found)
     with pytest.raises(PlanError, match="give `inputs`"):
         sw.torch.plan(build, init="critical", **{k: v for k, v in given.items() if k != "inputs"})
+
+
+def test_jax_leaves_the_memory_of_a_gpu_to_those_who_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes three quarters of it with its first number, unless it is told before it is imported."""
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    monkeypatch.setenv(name, "true")
+    monkeypatch.delenv(name)
+    sw.torch.network(nn.Linear(3, 2), torch.ones(2, 3))
+    assert name not in os.environ  # it is imported already: who did that decides
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    monkeypatch.setattr("scalewise.torch._network.Reader", _stop)
+    for given, left in ((None, "false"), ("true", "true")):
+        if given:
+            monkeypatch.setenv(name, given)
+        with pytest.raises(InterruptedError):
+            sw.torch.network(nn.Linear(3, 2), torch.ones(2, 3))
+        assert os.environ[name] == left
+
+
+def _stop(*_: object) -> None:
+    raise InterruptedError

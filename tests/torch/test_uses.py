@@ -351,3 +351,14 @@ def _planned(build: Callable[..., nn.Module], **options: Any) -> sw.torch.TorchP
         strategy=sw.scaling.mup(),
         **options,
     )
+
+
+def test_layers_in_a_row_are_told_apart() -> None:
+    """In a `Sequential` every layer has the same pattern of names: each goes by what was seen of itself."""
+
+    def build(width: int) -> nn.Module:
+        ends = nn.Embedding(8, width), nn.Linear(width, 8)
+        return nn.Sequential(ends[0], nn.Linear(width, width), nn.ReLU(), ends[1])
+
+    plan = sw.torch.plan(build, base={"width": 32}, target={"width": 128}, strategy="mup")
+    assert [plan[f"{k}.weight"].role for k in (0, 1, 3)] == [Role.INPUT, Role.HIDDEN, Role.OUTPUT]

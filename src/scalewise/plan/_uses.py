@@ -42,6 +42,11 @@ def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
     for name, found in uses.items():
         by_kind.setdefault(pattern(name), set()).update(found)
 
+    def of(t: TensorDescription) -> set[Use]:
+        """Its own uses if it was seen: layers of a row have one pattern, whatever they are."""
+        own = [set(uses[name]) for name in (t.name, *t.aliases) if name in uses]
+        return set().union(*own) if own else by_kind.get(pattern(t.name), set())
+
     # A tensor that a module explains under another of its names: what the model does is what that module does.
     spoken = {
         name
@@ -53,25 +58,23 @@ def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
     def one(t: TensorDescription) -> TensorDescription:
         if t.kind is not Kind.UNKNOWN or t.name in spoken:
             return t
-        return _told(t, by_kind.get(pattern(t.name), set()))
+        return _told(t, of(t))
 
     told = ModelDescription(
         tuple(map(one, model.tensors)), {name: one(t) for name, t in model.aliases.items()}
     )
-    again = {
-        t.name: other for t in told.tensors if (other := _beside(t, told, by_kind)) is not None
-    }
+    again = {t.name: other for t in told.tensors if (other := _beside(t, told, of(t))) is not None}
     return replace(told, again=again)
 
 
 def _beside(
-    t: TensorDescription, model: ModelDescription, uses: Mapping[str, Collection[Use]]
+    t: TensorDescription, model: ModelDescription, uses: Collection[Use]
 ) -> TensorDescription | None:
     """The other matrix that a tensor is, where the code sums over axes that no module sums over."""
     if t.kind not in (Kind.MATRIX, Kind.LOOKUP):
         return None
     # Rows that were picked are activations, and a sum over those is not a product with a matrix.
-    found = {u.axes for u in uses.get(pattern(t.name), ()) if u.verb == "summed" and not u.of}
+    found = {u.axes for u in uses if u.verb == "summed" and not u.of}
     places = [t, *(model.aliases[a] for a in t.aliases)]
     own = {axis for p in places if p.kind is Kind.MATRIX for axis in p.fan_in}
     other = [axes for axes in found if axes and not own & set(axes)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -186,6 +188,7 @@ def traced(
     samples: bool,
 ) -> Pass:
     """One pass, in double precision, evaluation mode and on a copy."""
+    _leave_memory()
     read = Reader(laws, flat, gains)
     model = copy.deepcopy(model).cpu().double().eval()
     args, kwargs = pytree.tree_map(_doubled, (inputs.args, dict(inputs.kwargs)))
@@ -217,6 +220,12 @@ def traced(
         )
     rows = [t.double().numpy() for t in numbers]
     return Pass(read, found.numpy(), first.double().numpy(), in_a_row(rows, samples), values)
+
+
+def _leave_memory() -> None:
+    """JAX, which computes what the network returns, takes most of a GPU at its first number: training needs it."""
+    if "jax" not in sys.modules:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def inputs_in_a_row(inputs: Inputs, shape: tuple[int, ...]) -> np.ndarray:
