@@ -12,7 +12,7 @@ Source: Everett et al. 2407.05872 (rates by layer); Kosson et al. 2510.19093 (we
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,22 @@ from matplotlib.figure import Figure
 
 from scalewise._extras import require
 from scalewise.data import missing_data
-from scalewise.experiments._arms import Arm, Cell, Common
+from scalewise.experiments._arms import Cell, Common
 from scalewise.experiments._cells import about, on_grid, trained
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, house, points, sheet
+from scalewise.experiments._questions import (
+    CASES,
+    DURATIONS,
+    LONG,
+    LONG_WIDTH,
+    MUON_WIDTH,
+    NO_RULE,
+    ONE_RATE,
+    QUESTIONS,
+    WIDE,
+    Case,
+)
 from scalewise.experiments._text_families import Family
 from scalewise.plan.proof._optimum import mean_of
 from scalewise.sweeps._store import within
@@ -38,99 +50,6 @@ TEXT = (
     "size itself (full), over the width or the depth, with standard errors over seeds."
 )
 FILES = ("wiki100m.txt.xz",)
-_HIDDEN = ("*.queries.*", "*.keys.*", "*.values.*", "*.up.*", "*.out_*")
-_EMBEDDINGS = ("letters.*", "places.*")
-
-
-def _rates_by_layer(power: float) -> tuple[tuple[str, str, float], ...]:
-    """Rates of matrices inside and of the readout as a power of the width."""
-    return tuple((pattern, "lr", power) for pattern in (*_HIDDEN, "head.*"))
-
-
-_STANDARD = Arm("standard", rules="standard", init="critical", drift=-1.0)
-_MAXIMAL = Arm("maximal updates", init="critical")
-
-
-@dataclass(frozen=True)
-class Case:
-    """One arm of a question.
-
-    Args:
-        question: Its number.
-        arm: The rules.
-        over: What its sizes differ in: ``"width"``, ``"few widths"`` (every other, to 128), ``"to 256"``,
-            ``"ends"`` (the base and the largest), ``"depth"`` or ``"nothing"``.
-        optimizer: Its name.
-        longer: Durations of the base that it is trained for.
-        task: What it learns.
-        weight_decay: At the base.
-    """
-
-    question: int
-    arm: Arm
-    over: str = "width"
-    optimizer: str = "adamw"
-    longer: int = 1
-    task: str = "text"
-    weight_decay: float = 0.0
-
-    @property
-    def label(self) -> str:
-        """Unique among all cases."""
-        more = f", {self.task}" if self.question == 4 else ""
-        return f"{self.question}: {self.arm.name}{more}"
-
-
-QUESTIONS = {
-    1: "Does the standard parametrisation with the embeddings' rate times n equal maximal updates under AdamW?",
-    2: "Do rates by layer on the standard parametrisation beat maximal updates?",
-    3: "Is it weight decay that carries the rate after the warm-up?",
-    4: "Which rule of duration holds for four times the steps?",
-    5: "Which factor of Muon carries its rate?",
-    6: "Residual exponent 1/2 or 1, at depths 2 to 32 of thin networks?",
-    7: "How small may a base be?",
-}
-_LONG, _WIDE = 300, 256  # steps and width of what may say something
-_NO_RULE, _ONE_RATE = "no rule", "one rate, decay of matrices times n"
-_DURATIONS = (None, "horizon", "root_horizon", "delphi", "completed")
-_LONG_WIDTH = 128  # of what is trained four times longer
-_MUON_WIDTH = 256  # orthogonal matrices of more cost more than the rest together
-_DECAY = 0.5  # of the third question: it shrinks weights within the run
-
-
-def _named(arm: Arm, name: str, **more: Any) -> Arm:
-    return Arm(**{**arm.__dict__, "name": name, **more})
-
-
-CASES = (
-    Case(1, _STANDARD),
-    Case(1, _named(_STANDARD, "standard, embeddings' rate times n",
-                   powers=tuple((p, "lr", 1.0) for p in _EMBEDDINGS))),
-    Case(1, _MAXIMAL),
-    Case(2, _named(_STANDARD, "standard, matrices' rates over n", powers=_rates_by_layer(-1.0), drift=0.0)),
-    Case(2, _named(_STANDARD, "standard, matrices' rates over root n", powers=_rates_by_layer(-0.5), drift=-0.5)),
-    Case(2, _MAXIMAL),
-    Case(3, _named(_MAXIMAL, "rates over n, rate times decay kept", decay="shrinkage"), "few widths", longer=4,
-         weight_decay=_DECAY),
-    Case(3, _named(_MAXIMAL, "rates over n, decay kept", decay="constant"), "few widths", longer=4,
-         weight_decay=_DECAY),
-    Case(3, _named(_MAXIMAL, "rates over n, no decay"), "few widths", longer=4),
-    Case(3, _named(_STANDARD, _ONE_RATE,
-                   powers=tuple((p, "weight_decay", 1.0) for p in (*_HIDDEN, "head.*"))), "few widths", longer=4,
-         weight_decay=_DECAY),
-    *(Case(4, _named(_MAXIMAL, name or _NO_RULE, policy=name), "nothing", longer=4, task=task, weight_decay=0.1)
-      for task in ("text", "teacher") for name in _DURATIONS),
-    *(Case(4, _named(_MAXIMAL, "the base"), "nothing", task=task, weight_decay=0.1)
-      for task in ("text", "teacher")),
-    *(Case(5, _named(_STANDARD, f"{name}, one rate", adjust=name, drift=None), "to 256", optimizer="muon")
-      for name in ("original", "match_rms_adamw", "spectral_norm")),
-    *(Case(5, _named(_MAXIMAL, f"{name}, planned", adjust=name), "to 256", optimizer="muon")
-      for name in ("original", "match_rms_adamw", "spectral_norm")),
-    *(Case(6, Arm(f"exponent {said}", init="by hand", residual=residual), "depth")
-      for said, residual in (("0", 0.0), ("1/2", 0.5), ("1", 1.0))),
-    *(Case(7, _named(_MAXIMAL, f"base {base}, {said}", init=init, base=base), "ends")
-      for init, said in (("critical", "critical"), ("drawn", "as built")) for base in (32, 64, 128)),
-)  # fmt: skip
 
 
 @settings(
@@ -297,8 +216,8 @@ def _asked(case: Case, size: tuple[int, int], config: Config) -> bool:
     if case.over == "nothing":
         return size == (config.widths[0], config.depths[0])
     of_width = {
-        "few widths": tuple(w for w in config.widths[::2] if w <= _LONG_WIDTH),
-        "to 256": tuple(w for w in config.widths if w <= _MUON_WIDTH),
+        "few widths": tuple(w for w in config.widths[::2] if w <= LONG_WIDTH),
+        "to 256": tuple(w for w in config.widths if w <= MUON_WIDTH),
         "ends": (base, config.widths[-1]),
     }.get(case.over, config.widths)
     return L == config.depths[0] and n in of_width and n >= base
@@ -326,7 +245,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     # At the base all rules are the same.
     apart = np.abs(found["1: standard"].losses[0] - found["1: maximal updates"].losses[0]).max()
     same = Number("1: standard and maximal updates at the base", 0.0, float(apart), 0.0, 1e-4)
-    if int(dataset.attrs["steps"]) < _LONG or int(dataset.width.max()) < _WIDE:
+    if int(dataset.attrs["steps"]) < LONG or int(dataset.width.max()) < WIDE:
         return [same]
 
     def drift(case: str, axis: int = 0) -> tuple[float, float]:
@@ -352,7 +271,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         Number("2: the same of matrices' rates over n", 0.0, *drift(f"2: {layered}"), 0.1),
         Number("2: rates by layer end below maximal updates (1 for yes)", 1, int(gap[0] < -2 * gap[1])),
         Number("3: drift with rates over n and no decay", 0.0, *drift("3: rates over n, no decay"), 0.35),
-        Number("3: drift with one rate and decay times n", -0.6, *drift(f"3: {_ONE_RATE}"), 0.2),
+        Number("3: drift with one rate and decay times n", -0.6, *drift(f"3: {ONE_RATE}"), 0.2),
         Number("6: exponent 1/2 ends below 1 at the deepest (1 for yes)", 1, int(half[0] < -2 * half[1])),
         Number("7: loss of base 32 above base 128", 0.0, *base, 0.03),
     ]  # fmt: skip
@@ -375,10 +294,9 @@ def durations(dataset: xr.Dataset, task: str) -> dict[str, tuple[float, float]]:
     """Loss of each rule of duration, at the best rate of the base, above that of the best rate of the long run."""
     place = family(dataset, f"4: the base, {task}")[0].check.optima[0].place
     long = {
-        name or _NO_RULE: family(dataset, f"4: {name or _NO_RULE}, {task}")[0]
-        for name in _DURATIONS
+        name or NO_RULE: family(dataset, f"4: {name or NO_RULE}, {task}")[0] for name in DURATIONS
     }
-    free = long[_NO_RULE]
+    free = long[NO_RULE]
     best = free.by_seed(0, free.check.optima[0].place)
     return {name: mean_of(of.by_seed(0, place) - best) for name, of in long.items()}
 
