@@ -213,7 +213,12 @@ def test_every_command_of_the_first_pages_runs() -> None:
         r"^\t\$\(BIN\)/scalewise (.*)$", (README.parent / "Makefile").read_text(), re.M
     )
     assert len(commands) >= 8
-    commands += [example.removeprefix("scalewise ") for example in EXAMPLES.values()]
+    there = ("audit", "plan", "verify")  # the page on the shell runs these, on a model of its own
+    commands += [
+        example.removeprefix("scalewise ")
+        for name, example in EXAMPLES.items()
+        if name not in there
+    ]
     Path("model.py").write_text(
         "import torch\nbatch = torch.eye(3)\nbuild = lambda n: torch.nn.Linear(3, n)\n"
     )
