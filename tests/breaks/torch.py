@@ -24,7 +24,20 @@ of_table = row("plan/_table.py", MUON)
 COMPUTED, PARTS = "tests/torch/test_computed.py", "tests/torch/test_parts.py"
 of_computed, of_parts = row("plan/_computed.py", COMPUTED), row("plan/_parts.py", PARTS)
 
+DEEPER = (
+    "tests/torch/test_critical.py::test_a_deeper_target_has_every_layer_drawn_as_those_of_its_kind"
+)
+
 MUTANTS = (
+    row("torch/_plan.py", DEEPER)(
+        "critical base: further layers as the factory draws them", "if deeper else", "if not deeper else"
+    ),
+    row("plan/_constants.py", DEEPER)(
+        "critical base: layers of two kinds are one", "alike[most] > alike[least]", "0 > alike[least]"
+    ),
+    row("plan/_uses.py", "tests/torch/test_uses.py::test_layers_in_a_row_are_told_apart")(
+        "uses: layers in a row go by each other", "for name in (t.name, *t.aliases) if name in uses]", "for name in ()]"
+    ),
     of_computed(
         "torch computed: a length as if it spanned what it does not",
         "_HALF * (direction - own)",

@@ -122,3 +122,43 @@ def test_jax_leaves_the_memory_of_a_gpu_to_those_who_train(monkeypatch: pytest.M
 
 def _stop(*_: object) -> None:
     raise InterruptedError
+
+
+class _Blocks(nn.Module):
+    """A stream to which each block adds, all drawn at .02."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, width), nn.Linear(width, 3)
+        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        for p in self.parameters():
+            nn.init.normal_(p, std=0.02)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.first(x)
+        for block in self.blocks:
+            h = h + block(nn.functional.layer_norm(h, h.shape[-1:]))
+        return self.last(nn.functional.layer_norm(h, h.shape[-1:]))
+
+
+def test_a_deeper_target_has_every_layer_drawn_as_those_of_its_kind() -> None:
+    given = {
+        "base": {"width": 16, "depth": 2},
+        "strategy": "mup",
+        "init": "critical",
+        "inputs": POINTS,
+    }
+    plan = sw.torch.plan(_Blocks, target={"width": 16, "depth": 5}, **given)
+    assert len({plan[f"blocks.{k}.weight"].constants.std for k in range(5)}) == 1
+    stds = [plan.std(f"blocks.{k}.weight") for k in range(5)]  # each is known from 256 entries
+    assert stds == pytest.approx([2**-0.5 / 4] * 5, rel=0.2)  # one of two branches
+    same = sw.torch.plan(_Blocks, target={"width": 16, "depth": 2}, **given)
+    for end in ("first.weight", "last.weight"):
+        assert plan[end].constants.std == pytest.approx(same[end].constants.std)
+
+    def in_a_row(width: int, depth: int) -> nn.Module:
+        inside = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.Tanh())]
+        return nn.Sequential(nn.Linear(8, width), nn.Tanh(), *inside, nn.Linear(width, 3))
+
+    with pytest.raises(PlanError, match="differ by a number alone"):
+        sw.torch.plan(in_a_row, target={"width": 16, "depth": 5}, **given)

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 from scalewise._checked import Must
 from scalewise._words import listed, shown
 from scalewise.plan._errors import PlanError
-from scalewise.plan._names import matching
+from scalewise.plan._names import matching, pattern
 from scalewise.plan._roles import Kind, Role
 from scalewise.plan._table import Constants, Plan, TensorPlan
 
 SETTINGS = ("std", "lr", "weight_decay")
+_ALIKE = 1e-3  # of a factor
 
 ConstantsLike = Annotated[
     Mapping[str, Any] | None,
@@ -129,3 +130,31 @@ def _refuse_undrawn(key: str, rows: list[TensorPlan]) -> None:
             f"`constants` multiplies the standard deviation of {key!r}, but every entry of `{rows[0].name}` is the "
             "same as the factory leaves it. Let the factory draw it, or leave the constant out."
         )
+
+
+def stds_of_kinds(factors: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Factors of standard deviations by names whose numbers are stars, so that further layers have them as well.
+
+    Args:
+        factors: By name of tensor, of all layers of some depth.
+
+    Raises:
+        PlanError: If names that differ by a number alone have different factors.
+
+    Example:
+        >>> from scalewise.plan._constants import stds_of_kinds
+        >>> stds_of_kinds({"blocks.0.up": 2.0, "blocks.1.up": 2.0, "head": 0.5})
+        {'blocks.*.up': {'std': 2.0}, 'head': {'std': 0.5}}
+    """
+    kinds: dict[str, dict[str, float]] = {}
+    for name, factor in factors.items():
+        kinds.setdefault(pattern(name), {})[name] = factor
+    for alike in kinds.values():
+        least, most = min(alike, key=alike.__getitem__), max(alike, key=alike.__getitem__)
+        if alike[most] > alike[least] * (1 + _ALIKE):
+            raise PlanError(
+                f"`{least}` and `{most}` are to be drawn differently, and their names differ by a number alone, so "
+                "the plan does not know which of them a further layer is like. Keep the depth of the base, or give "
+                "layers of different kinds names of their own."
+            )
+    return {kind: {"std": sum(alike.values()) / len(alike)} for kind, alike in kinds.items()}

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from scalewise._checked import Count, checked
 from scalewise._readable import readable
 from scalewise.plan import Plan, PlanError, TensorPlan, make_plan
-from scalewise.plan._constants import ConstantsLike, combined, with_constants
+from scalewise.plan._constants import ConstantsLike, combined, stds_of_kinds, with_constants
 from scalewise.plan._forward import given
 from scalewise.plan._probed import Sights
 from scalewise.plan._questions import Wording
@@ -35,6 +35,7 @@ from scalewise.plan._request import (
 from scalewise.plan._store import read, save
 from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
+from scalewise.reading._critical import factors_of
 from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._critical import critical
@@ -338,12 +339,13 @@ def plan(
         dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks), r.keep
     )
     if init == "critical":
-        constants = combined(constants, _critical(build, base, width, inputs))
+        same = depth not in base or base[depth] == target.get(depth)
+        constants = combined(constants, _critical(build, base, width, inputs, deeper=not same))
     return _planned(r, options, constants, Sights())
 
 
 def _critical(
-    build: Any, base: Mapping[str, Any], width: str, inputs: Any
+    build: Any, base: Mapping[str, Any], width: str, inputs: Any, *, deeper: bool
 ) -> dict[str, dict[str, float]]:
     """Constants that make the base critical."""
     if inputs is None:
@@ -353,7 +355,8 @@ def _critical(
         )
     names = inspect.signature(build).parameters
     own = {k: v for k, v in base.items() if k in names and k != width}
-    return critical(lambda n: build(**{width: n}, **own), inputs, width=base[width]).constants
+    found = critical(lambda n: build(**{width: n}, **own), inputs, width=base[width])
+    return stds_of_kinds(factors_of(found.proposals)) if deeper else found.constants
 
 
 def _planned(
