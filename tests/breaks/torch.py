@@ -30,13 +30,13 @@ DEEPER = (
 
 MUTANTS = (
     row("torch/_plan.py", DEEPER)(
-        "critical base: further layers as the factory draws them", "if deeper else", "if not deeper else"
+        "critical base: further layers as the factory draws them", "if not deepens:", "if deepens:"
     ),
     row("plan/_constants.py", DEEPER)(
         "critical base: layers of two kinds are one", "alike[most] > alike[least]", "0 > alike[least]"
     ),
     row("plan/_uses.py", "tests/torch/test_uses.py::test_layers_in_a_row_are_told_apart")(
-        "uses: layers in a row go by each other", "for name in (t.name, *t.aliases) if name in uses]", "for name in ()]"
+        "uses: layers in a row go by each other", "(t.name, *t.aliases) if name in uses]", "()]"
     ),
     of_computed(
         "torch computed: a length as if it spanned what it does not",

@@ -153,6 +153,8 @@ def test_a_deeper_target_has_every_layer_drawn_as_those_of_its_kind() -> None:
     stds = [plan.std(f"blocks.{k}.weight") for k in range(5)]  # each is known from 256 entries
     assert stds == pytest.approx([2**-0.5 / 4] * 5, rel=0.2)  # one of two branches
     same = sw.torch.plan(_Blocks, target={"width": 16, "depth": 2}, **given)
+    later = same.at(depth=5)
+    assert later["blocks.4.weight"].constants == plan["blocks.4.weight"].constants
     for end in ("first.weight", "last.weight"):
         assert plan[end].constants.std == pytest.approx(same[end].constants.std)
 

@@ -35,7 +35,7 @@ from scalewise.plan._request import (
 from scalewise.plan._store import read, save
 from scalewise.plan._table import Factors
 from scalewise.plan._verify import Verified
-from scalewise.reading._critical import factors_of
+from scalewise.reading._critical import CriticalInit, factors_of
 from scalewise.scaling._exact import Exponent
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._critical import critical
@@ -339,15 +339,15 @@ def plan(
         dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks), r.keep
     )
     if init == "critical":
-        same = depth not in base or base[depth] == target.get(depth)
-        constants = combined(constants, _critical(build, base, width, inputs, deeper=not same))
+        found = _critical(build, base, width, inputs)
+        constants = combined(
+            constants, _of_layers(found, depth in base, base.get(depth) != target.get(depth))
+        )
     return _planned(r, options, constants, Sights())
 
 
-def _critical(
-    build: Any, base: Mapping[str, Any], width: str, inputs: Any, *, deeper: bool
-) -> dict[str, dict[str, float]]:
-    """Constants that make the base critical."""
+def _critical(build: Any, base: Mapping[str, Any], width: str, inputs: Any) -> CriticalInit:
+    """How the base is to be drawn."""
     if inputs is None:
         raise PlanError(
             'init="critical" reads the model, and needs what it is called with: give `inputs`, such as a tensor of '
@@ -355,8 +355,19 @@ def _critical(
         )
     names = inspect.signature(build).parameters
     own = {k: v for k, v in base.items() if k in names and k != width}
-    found = critical(lambda n: build(**{width: n}, **own), inputs, width=base[width])
-    return stds_of_kinds(factors_of(found.proposals)) if deeper else found.constants
+    return critical(lambda n: build(**{width: n}, **own), inputs, width=base[width])
+
+
+def _of_layers(found: CriticalInit, deepens: bool, deeper: bool) -> dict[str, dict[str, float]]:
+    """Constants of the base that further layers have as well, where the depth can change."""
+    if not deepens:
+        return found.constants
+    try:
+        return stds_of_kinds(factors_of(found.proposals))
+    except PlanError:
+        if deeper:
+            raise
+        return found.constants
 
 
 def _planned(
