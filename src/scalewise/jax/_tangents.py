@@ -60,6 +60,8 @@ def tangents(
                [0., 1.]]))
     """
     x, budget = jax.numpy.asarray(inputs), bytes_of(memory)
+    # Arrays of NumPy may meet a program that was compiled for another precision.
+    params = jax.tree.map(jax.numpy.asarray, params)
 
     def columns(p: Any, some: Any) -> Any:
         z = function(p, some)

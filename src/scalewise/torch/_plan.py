@@ -339,14 +339,14 @@ def plan(
         dict(r.roles), r.branch_outputs, r.multiplied, device, given(inputs), dict(r.blocks), r.keep
     )
     if init == "critical":
-        found = _critical(build, base, width, inputs)
+        found = critical_base(build, base, width, inputs)
         constants = combined(
             constants, _of_layers(found, depth in base, base.get(depth) != target.get(depth))
         )
     return _planned(r, options, constants, Sights())
 
 
-def _critical(build: Any, base: Mapping[str, Any], width: str, inputs: Any) -> CriticalInit:
+def critical_base(build: Any, base: Mapping[str, Any], width: str, inputs: Any) -> CriticalInit:
     """How the base is to be drawn."""
     if inputs is None:
         raise PlanError(

@@ -16,8 +16,7 @@ from scalewise.plan._verify import Widths
 from scalewise.plan.proof import TransferCheck
 from scalewise.plan.proof._bench import Seeds, Share, Train, Values
 from scalewise.plan.proof._transfer import asked, measured_transfer
-from scalewise.torch._plan import TorchPlan
-from scalewise.torch._plan import _critical as critical_constants
+from scalewise.torch._plan import TorchPlan, critical_base
 from scalewise.torch._setup import prepare
 from scalewise.torch._verify import own_random_numbers, seed_all
 
@@ -49,9 +48,9 @@ class TorchProofBench:
             return None
         try:
             with own_random_numbers():
-                constants = critical_constants(
+                constants = critical_base(
                     plan.build, plan.table.base, plan.table.width_name, plan.options.inputs
-                )
+                ).constants
         except PlanError:
             return None
         return plan.with_constants(constants)
