@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,23 @@ class Family:
         """The loss at the best rate of the base."""
         return mean_of(self.by_seed(size, self.check.optima[0].place))
 
+    def rows(self, name: str, labels: Sequence[str]) -> list[tuple[str, ...]]:
+        """Rows of a table: losses carried and retuned, and the best rate, under labels of sizes that it has."""
+        at = {size.label: i for i, size in enumerate(self.check.sizes)}
+        best = [
+            f"{o.edge} of {o.place:g}" if o.edge else f"{o.place:.2f} ± {o.sem:.2f}"
+            for o in self.check.optima
+        ]
+        told = (
+            ("carried", lambda i: _shown(*self.carried(i))),
+            ("retuned", lambda i: _shown(*self.retuned(i))),
+            ("log₂ of the best rate", best.__getitem__),
+        )
+        return [
+            (f"{name}, {what}", *(get(at[label]) if label in at else "" for label in labels))
+            for what, get in told
+        ]
+
     def by_seed(self, size: int, place: float) -> np.ndarray:
         """Losses of every seed at a rate between those of the grid, on a parabola through the three nearest."""
         i = int(np.clip(np.abs(self.x - place).argmin(), 1, len(self.x) - 2))
@@ -54,6 +72,10 @@ class Family:
         if np.isnan(y).any():  # beside where it diverges: the value itself
             return self.losses[size, i]
         return np.polyfit(self.x[near] - place, y, 2)[-1]
+
+
+def _shown(loss: float, sem: float) -> str:
+    return "not trained" if np.isnan(loss) else f"{loss:.3f} ± {sem:.3f}"
 
 
 def above(

@@ -238,24 +238,15 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     """Losses of every arm at every width, and best rates; the constants that were tuned."""
     out = list[Table]()
     for task in map(str, dataset.task.values):
-        rows: list[tuple[object, ...]] = []
-        for name, of in _found(dataset, task).items():
-            for how, get in (("carried", of.carried), ("retuned", of.retuned)):
-                losses = [get(i) for i in range(dataset.sizes["size"])]
-                rows.append(
-                    (f"{name}, {how}", *(f"{loss:.3f} ± {sem:.3f}" for loss, sem in losses))
-                )
-            best = [
-                f"{o.edge} of {o.place:g}" if o.edge else f"{o.place:.2f} ± {o.sem:.2f}"
-                for o in of.check.optima
-            ]
-            rows.append((f"{name}, log₂ of the best rate", *best))
+        labels = [str(label) for label in dataset["size"].values]
+        found = _found(dataset, task).items()
+        rows = [row for name, of in found for row in of.rows(name, labels)]
         here = dataset.sel(task=task)
         caption = (
             f"{task}: the best constant predictor has {float(here.unigram):.3f}; tuned at the base: "
             f"{here.constants.values}"
         )
-        out.append(Table.of(caption, ("arm", *map(str, dataset["size"].values)), rows))
+        out.append(Table.of(caption, ("arm", *labels), rows))
     return out
 
 

@@ -312,28 +312,13 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             for label in map(str, dataset["size"].values)
             if any(label in sizes for _, sizes in found.values())
         ]
-        rows: list[tuple[object, ...]] = []
-        for case, (of, sizes) in found.items():
-            name = case.split(": ", 1)[1]
-            for how, get in (("carried", of.carried), ("retuned", of.retuned)):
-                said = {s: get(i) for i, s in enumerate(sizes)}
-                rows.append(
-                    (
-                        f"{name}, {how}",
-                        *(_shown(said[s]) if s in said else "" for s in labels),
-                    )
-                )
-            best = {
-                s: f"{o.edge} of {o.place:g}" if o.edge else f"{o.place:.2f} ± {o.sem:.2f}"
-                for s, o in zip(sizes, of.check.optima, strict=True)
-            }
-            rows.append((f"{name}, log₂ of the best rate", *(best.get(s, "") for s in labels)))
+        rows = [
+            row
+            for case, (of, _) in found.items()
+            for row in of.rows(case.split(": ", 1)[1], labels)
+        ]
         out.append(Table.of(f"{question}. {QUESTIONS[int(question)]}", ("arm", *labels), rows))
     return out
-
-
-def _shown(loss: tuple[float, float]) -> str:
-    return "not trained" if np.isnan(loss[0]) else f"{loss[0]:.3f} ± {loss[1]:.3f}"
 
 
 @house

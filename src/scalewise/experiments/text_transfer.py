@@ -257,18 +257,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     out, every = list[Table](), families(dataset)
     for optimizer, steps, of in every:
         labels = [s.label for s in of[PLAIN].check.sizes]
-        rows: list[tuple[object, ...]] = []
-        for name, found in of.items():
-            for how, get in (("carried", found.carried), ("retuned", found.retuned)):
-                losses = [get(i) for i in range(len(labels))]
-                rows.append(
-                    (f"{name}, {how}", *(f"{loss:.3f} ± {sem:.3f}" for loss, sem in losses))
-                )
-            best = [
-                f"{o.edge} of {o.place:g}" if o.edge else f"{o.place:.2f} ± {o.sem:.2f}"
-                for o in found.check.optima
-            ]
-            rows.append((f"{name}, log₂ of the best rate", *best))
+        rows = [row for name, found in of.items() for row in found.rows(name, labels)]
         said = str(dataset.constants.sel(optimizer=optimizer).values)
         caption = f"{optimizer}, {steps} steps; tuned at the base: {said}"
         out.append(Table.of(caption, ("arm", *labels), rows))

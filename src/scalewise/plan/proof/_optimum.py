@@ -94,7 +94,7 @@ def sure(sem: float, dof: int, level: float = TWO_SIGMA) -> float:
 
 
 def stable(losses: Float[np.ndarray, "value seed"]) -> Float[np.ndarray, " value"]:
-    """Mean losses, infinite at a value where some run diverged: a mean without that run is no loss."""
+    """Mean losses, infinite at a value where some run diverged: a mean without that run is not a loss."""
     good = np.isfinite(losses).all(axis=1)
     return np.where(good, np.where(np.isfinite(losses), losses, 0.0).mean(axis=1), np.inf)
 
