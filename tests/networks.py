@@ -24,3 +24,13 @@ def net(
     """An MLP of width 100 with one output."""
     width = rest.pop("width", 100)
     return sw.MLP(depth, width, activation, input_dim=features, output_dim=1, **rest)
+
+
+def agrees_at_two_widths(
+    net: sw.Network, x: np.ndarray, *, widths: tuple[int, int], seed: int, networks: int = 600
+) -> None:
+    """Ensembles pass the theory, and do not pass an NTK that is a fifth larger."""
+    theory = sw.predict(net, x)
+    ensemble = sw.measure(net, x, networks=networks, widths=widths, seed=seed, progress=False)
+    assert sw.compare(theory, ensemble).passed
+    assert not sw.compare(theory.assign(ntk=1.2 * theory.ntk), ensemble).passed

@@ -10,15 +10,12 @@ import pytest
 import scalewise as sw
 from architectures import RATES
 from grids import few
-from scalewise.nets import empirical_ntk, init_weights
+from heads import X, has_the_ntk_of_its_formula, network
+from networks import agrees_at_two_widths
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._sites import Matrix
-from scalewise.training._one_network import tangents_of
 
-RNG = np.random.default_rng(17)
-X = RNG.normal(size=(3, 5, 2))
-TAIL = "tanh", sw.GlobalAvgPool(), sw.Dense(1)
 HEADS = {
     "shared": sw.Attention(size=4, group=2, C_W=3.0),
     "slopes": sw.Attention(size=4, alibi=2, causal=True, C_W=3.0),
@@ -26,49 +23,24 @@ HEADS = {
 }
 
 
-def network(attention: Layer, width: int = 64, shape=(5, 2)) -> sw.Network:
-    return sw.Network(sw.Dense(), attention, *TAIL, input_shape=shape, width=width, **RATES)
-
-
 @pytest.mark.parametrize("name", ["shared", "slopes"])
 def test_one_network_is_its_formula(name: str) -> None:
-    net = network(HEADS[name], 16)
-    parameters = init_weights(net, 1, dtype="float64")
     apart = abs(np.subtract.outer(np.arange(5), np.arange(5)))
     slopes = np.array([2.0**-4, 2.0**-8, 2.0**-4, 2.0**-8]) * (name == "slopes")
     ahead = np.where((name == "slopes") & ~np.tri(5, dtype=bool), -np.inf, 0.0)
     keys = [0, 0, 1, 1] if name == "shared" else [0, 1, 2, 3]
 
-    def outputs(p):
-        def dense(k, z):
-            return z @ p.weights[k].T + p.biases[k]
-
-        z = dense(0, X)
-        q, k, v = (dense(1 + i, z).reshape(3, 5, -1, 4) for i in range(3))
+    def attend(q, k, v):
         logits = jnp.einsum("sphc,sqhc->shpq", q, k[:, :, keys]) / 2
         logits = logits - slopes[:, None, None] * apart + ahead
-        o = jnp.einsum("shpq,sqhc->sphc", jax.nn.softmax(logits), v[:, :, keys]).reshape(3, 5, 16)
-        return dense(5, jnp.tanh(dense(4, o)).mean(axis=1))[:, 0]
+        return jnp.einsum("shpq,sqhc->sphc", jax.nn.softmax(logits), v[:, :, keys])
 
-    with jax.enable_x64(True):
-        J = jax.jacrev(outputs)(parameters)
-    ntk = 0.0
-    for W, b in zip(*J, strict=True):
-        W, b = (np.asarray(a).reshape(3, *a.shape[1:]) for a in (W, b))
-        ntk = ntk + 0.9 / W.shape[-1] * np.einsum("sij,tij->st", W, W) + 0.4 * b @ b.T
-    for found in (empirical_ntk(net, parameters, X), tangents_of(net, parameters, X).ntk):
-        np.testing.assert_allclose(np.squeeze(found), ntk, rtol=1e-9)
+    has_the_ntk_of_its_formula(network(HEADS[name], 16), attend)
 
 
 @pytest.mark.parametrize("name", few(HEADS, every=2))
 def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
-    theory = sw.predict(network(HEADS[name]), X)
-    wrong = theory.assign(ntk=1.2 * theory.ntk)
-    ensemble = sw.measure(
-        network(HEADS[name]), X, networks=600, widths=[64, 128], seed=2, progress=False
-    )
-    assert sw.compare(theory, ensemble).passed
-    assert not sw.compare(wrong, ensemble).passed
+    agrees_at_two_widths(network(HEADS[name], 64), X, widths=(64, 128), seed=2)
 
 
 def test_heads_of_a_group_are_copies_of_its_value_at_one_position() -> None:

@@ -8,14 +8,12 @@ import pytest
 import scalewise as sw
 from architectures import RATES
 from grids import thorough
-from scalewise.nets import empirical_ntk, init_weights
+from heads import TAIL, X, has_the_ntk_of_its_formula, network
+from networks import agrees_at_two_widths
 from scalewise.networks._forward import logits_of, slopes_of_logits
 from scalewise.networks._nodes import Attend
-from scalewise.training._one_network import tangents_of
 
 RNG = np.random.default_rng(17)
-X = RNG.normal(size=(3, 5, 2))
-TAIL = "tanh", sw.GlobalAvgPool(), sw.Dense(1)
 NORMS = {"rms": sw.RMSNorm(0.2), "layer": sw.LayerNorm(0.1)}
 HEADS = {
     **{name: sw.Attention(size=4, qk_norm=norm, C_W=3.0) for name, norm in NORMS.items()},
@@ -24,10 +22,6 @@ HEADS = {
     "rotary, layer": sw.Attention(size=4, rotary=100.0, qk_norm=NORMS["layer"], C_W=3.0),
     "growing": sw.Attention(heads=2, tied=True, qk_norm=NORMS["layer"]),
 }
-
-
-def network(attention: sw.Attention, width: int = 32, shape=(5, 2)) -> sw.Network:
-    return sw.Network(sw.Dense(), attention, *TAIL, input_shape=shape, width=width, **RATES)
 
 
 def turned(z):
@@ -51,27 +45,11 @@ def normed(z, norm):
 
 @pytest.mark.parametrize("name", ["rms", "rotary, layer", *thorough("layer", "rotary")])
 def test_one_network_is_its_formula(name: str) -> None:
-    net = network(HEADS[name], 8)
-    parameters = init_weights(net, 1, dtype="float64")
-
-    def outputs(p):
-        def dense(k, z):
-            return z @ p.weights[k].T + p.biases[k]
-
-        z = dense(0, X)
-        q, k, v = (dense(1 + i, z).reshape(3, 5, 2, 4) for i in range(3))
+    def attend(q, k, v):
         logits = jnp.einsum("sphc,sqhc->shpq", asked(q, name), asked(k, name)) / 2
-        o = jnp.einsum("shpq,sqhc->sphc", jax.nn.softmax(logits), v).reshape(3, 5, 8)
-        return dense(5, jnp.tanh(dense(4, o)).mean(axis=1))[:, 0]
+        return jnp.einsum("shpq,sqhc->sphc", jax.nn.softmax(logits), v)
 
-    with jax.enable_x64(True):
-        J = jax.jacrev(outputs)(parameters)
-    ntk = 0.0
-    for W, b in zip(*J, strict=True):
-        W, b = (np.asarray(a).reshape(3, *a.shape[1:]) for a in (W, b))
-        ntk = ntk + 0.9 / W.shape[-1] * np.einsum("sij,tij->st", W, W) + 0.4 * b @ b.T
-    for found in (empirical_ntk(net, parameters, X), tangents_of(net, parameters, X).ntk):
-        np.testing.assert_allclose(np.squeeze(found), ntk, rtol=1e-9)
+    has_the_ntk_of_its_formula(network(HEADS[name], 8), attend)
 
 
 @pytest.mark.parametrize("name", [*NORMS, "rotary", "rotary, layer"])
@@ -90,13 +68,7 @@ def test_slopes_of_logits_are_their_derivatives(name: str) -> None:
     "name", ["causal, of logits", "rotary, layer", *thorough("rms", "layer", "rotary", "growing")]
 )
 def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
-    theory = sw.predict(network(HEADS[name]), X)
-    wrong = theory.assign(ntk=1.2 * theory.ntk)
-    ensemble = sw.measure(
-        network(HEADS[name]), X, networks=600, widths=[32, 64], seed=2, progress=False
-    )
-    assert sw.compare(theory, ensemble).passed
-    assert not sw.compare(wrong, ensemble).passed
+    agrees_at_two_widths(network(HEADS[name], 32), X, widths=(32, 64), seed=2)
 
 
 def test_logits_of_heads_that_grow_are_correlations() -> None:
