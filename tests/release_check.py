@@ -173,8 +173,10 @@ def used(python: Path, folder: Path) -> list[str]:
 
 
 def main(extras: list[str]) -> int:
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {*EXTRAS} == {"core", *known} - {"dev", "docs"}, "an extra is not tried out"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {*EXTRAS} == {"core", *project["optional-dependencies"]} - {"dev", "docs"}, (
+        "an extra is not tried out"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (python, wheel), failed = built(folder), 0
@@ -186,6 +188,9 @@ def main(extras: list[str]) -> int:
             wrong = used(environment(folder / extra, folder, wanted, installer=python), empty)
             failed += bool(wrong)
             print(f"{extra}: {'; '.join(wrong) or 'works'}", flush=True)
+    if missing := [name for name, url in project["urls"].items() if "example.org" in url]:
+        print(f"[project.urls] of pyproject.toml has no address yet for {', '.join(missing)}.")
+        failed += 1
     return min(failed, 1)
 
 
