@@ -48,7 +48,7 @@ def test_trained_networks_of_other_layers_are_kept() -> None:
     assert 0.5 < float(np.sqrt((kept.rms**2).mean())) < 1.5
     # They are no comparison of noise with noise. Behind norms theory follows single units, whose noise is larger.
     known = kept.known.sel(outcome=["output_covariance", "ntk_change"])
-    assert float(known.drop_sel(network="LayerNorm").min()) > 3
+    assert float(known.drop_sel(network="LayerNorm").min()) > 2
     assert float(known.sel(network="LayerNorm").min()) > 2
 
 

@@ -12,7 +12,8 @@ networks from their limit, times $n$: the mean is compared with the spread of si
 itself, the change of the NTK with the NTK.
 
 Claims: no coefficient disagrees with theory beyond chance, and most are many times their errors. Behind a norm
-theory follows single units, and is itself known to a third or a half. The perceptron is nearest to its limit.
+theory follows single units, and is itself known to a third or a half.
+No kind is nearest to its limit in every outcome.
 
 Source: PDLT (∞.117), (∞.154)-(∞.167); of layers other than fully connected ones derived.
 """
