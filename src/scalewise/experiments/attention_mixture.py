@@ -33,8 +33,7 @@ from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels, points
 from scalewise.nets import init_weights
 from scalewise.networks import Network
-from scalewise.networks._by_jax import forward
-from scalewise.networks._weights import by_node
+from scalewise.networks._by_jax import by_node, forward
 from scalewise.networks.layers import Attention, Dense, Take
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
@@ -192,9 +191,16 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         told = [f"{float(one[kind]):.4f}" for kind in ("limit", "predicted")]
         rows.append((heads, *told, seen, *far, tails, f"{divergence(one, 'limit'):.2g}"))
     n = int(dataset.width[-1])
-    head = ("heads", "excess kurtosis, limit", f"law at {n}", f"networks of width {n}",
-            "tail beyond 4 σ over a Gaussian's, limit", f"law at {n}", f"networks of width {n}",
-            "divergence from a Gaussian, limit")  # fmt: skip
+    head = (
+        "heads",
+        "excess kurtosis, limit",
+        f"law at {n}",
+        f"networks of width {n}",
+        "tail beyond 4 σ over a Gaussian's, limit",
+        f"law at {n}",
+        f"networks of width {n}",
+        "divergence from a Gaussian, limit",
+    )
     return [Table.of("Outputs of attention", head, rows)]
 
 
