@@ -29,6 +29,7 @@ HERE = [name for name in EXPERIMENTS if name not in ("s_family", "learning_rate_
 LATER = (
     "architecture_agreement",
     "architecture_fluctuations",
+    "attention_mixture",
     "bias_and_variance",
     "cifar2_batches",
     "cifar2_limits",
@@ -72,6 +73,7 @@ PROMISED = {
     "susceptibility_ratios": ({"ratio", "limit", "critical_K"}, 3),
     "universality_classes": ({"K_star", "C_b", "C_W", "kernel", "exponent"}, 2),
     "fluctuations": ({"metric", "vertex", "measured_metric_sem", "measured_vertex"}, 6),
+    "attention_mixture": ({"limit", "predicted", "measured_sem", "measured_law"}, 3),
     "deep_angles": ({"psi", "distance", "cos_zeta", "approach", "crossover"}, 4),
     "optimal_aspect_ratio": ({"nu", "r_star", "r_maximum", "information", "curve"}, 2),
     "residual_growth": ({"nu", "nu_printed", "nu_recursion", "gamma_star", "vertex_sem"}, 2),
@@ -104,7 +106,7 @@ PROMISED = {
     "architecture_agreement": ({"worst", "rms", "entries", "worst_at", "rms_at", "without"}, 2),
     "architecture_fluctuations": ({"predicted", "measured", "measured_sem", "extrapolated"}, 3),
     "learning_agreement": ({"excess", "rms", "entries", "effect", "left", "misfit"}, 2),
-    "trained_architectures": ({"worst", "rms", "known", "entries", "ratio", "ratio_sem"}, 2),
+    "trained_architectures": ({"worst", "rms", "known", "entries", "ratio", "coefficient"}, 3),
     "lazy_to_rich": ({"limit", "trained", "predicted", "small", "slope", "direct"}, 3),
     "trained_kinks": ({"power", "predicted", "found", "found_sem", "beyond", "beyond_sem"}, 2),
     "design_on_digits": ({"predicted", "predicted_error", "measured", "measured_sem"}, 1),
@@ -172,7 +174,9 @@ def test_an_experiment_says_what_it_shows(name: str) -> None:
     assert "$" in text or name == "activation_curves"
     assert any(word in text for word in ("Look for:", "Claims:"))
     assert one.TITLE
-    assert one.SOURCE.startswith(("PDLT", "Yaida", "Golikov", "TP4", "Yang", "Lee", "Arora"))
+    assert one.SOURCE.startswith(
+        ("PDLT", "Yaida", "Golikov", "TP4", "Yang", "Lee", "Arora", "Sakai")
+    )
     assert 150 < len(one.TEXT) < 700
 
 

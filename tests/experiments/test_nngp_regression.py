@@ -8,7 +8,7 @@ import xarray as xr
 
 from scalewise.experiments import _lookup_kernels, nngp_regression
 from scalewise.experiments._lookup_kernels import lookup_kernel, tabulated
-from scalewise.experiments.nngp_regression import ROWS, normed, numbers, run, subset
+from scalewise.experiments.nngp_regression import ROWS, normed, numbers, run
 from scalewise.experiments.results import config_of
 from scalewise.networks import MLP
 from scalewise.training import kernel_of
@@ -37,20 +37,20 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, np.ndarray]]
 
 def test_a_subset_is_balanced_and_the_first_is_the_published_one(archive: dict) -> None:
     row, labels = ROWS["MNIST 1k, ReLU"], archive["mnist"]["train_labels"]
-    x, classes, y, truth = subset(row, 0, SMALL)
+    x, classes, y, truth = nngp_regression.images(row, 0, SMALL)
     assert np.bincount(classes).tolist() == [10] * 10
     assert (len(y), len(truth)) == (1000, 1000)
     for k in range(10):
         first = 10_000 + np.flatnonzero(labels[10_000:] == k)[:10]
         wanted = normed(archive["mnist"]["train_images"][first])
         np.testing.assert_array_equal(x[classes == k], wanted)
-    others = [subset(row, draw, SMALL)[0] for draw in (1, 2, 1)]
+    others = [nngp_regression.images(row, draw, SMALL)[0] for draw in (1, 2, 1)]
     np.testing.assert_array_equal(others[0], others[2])
     assert not np.array_equal(others[0], others[1])
     np.testing.assert_allclose((x**2).mean(axis=1), 1)
     np.testing.assert_allclose(x.mean(axis=1), 0, atol=1e-12)
     # Pictures for tests are none of those for training.
-    x, classes, y, truth = subset(ROWS["CIFAR 1k, tanh"], 1, SMALL)
+    x, classes, y, truth = nngp_regression.images(ROWS["CIFAR 1k, tanh"], 1, SMALL)
     assert (len(x), len(y)) == (100, 300)
     assert not (x[:, None] == y).all(axis=-1).any()
 
@@ -62,8 +62,8 @@ def exact(c: np.ndarray, size: float) -> np.ndarray:
 
 def test_accuracies_are_those_of_bare_formulas() -> None:
     row = ROWS["MNIST 1k, ReLU"]
-    found = nngp_regression._accuracy("MNIST 1k, ReLU", 1, config=SMALL)
-    x, labels, y, truth = subset(row, 1, SMALL)
+    found = nngp_regression._accuracy(("MNIST 1k, ReLU", 1), config=SMALL)
+    x, labels, y, truth = nngp_regression.images(row, 1, SMALL)
 
     def kernel(a: np.ndarray) -> np.ndarray:
         size, k = row.C_W + row.C_b, row.C_b + row.C_W * (a @ x.T) / x.shape[1]

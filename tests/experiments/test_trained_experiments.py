@@ -44,11 +44,11 @@ def test_trained_networks_of_other_layers_are_kept() -> None:
     assert kept.network.values.tolist() == list(trained_architectures.NETWORKS)
     assert kept.sizes["activation"] * kept.sizes["algorithm"] == 4
     assert kept.width.values.tolist() == [16, 32, 64]
-    assert float(kept.worst.max()) < 4.5
+    assert float(kept.worst.max()) < trained_architectures.worst_by_chance(kept)
     assert 0.5 < float(np.sqrt((kept.rms**2).mean())) < 1.5
     # They are no comparison of noise with noise. Behind norms theory follows single units, whose noise is larger.
     known = kept.known.sel(outcome=["output_covariance", "ntk_change"])
-    assert float(known.drop_sel(network="LayerNorm").min()) > 3
+    assert float(known.drop_sel(network="LayerNorm").min()) > 2
     assert float(known.sel(network="LayerNorm").min()) > 2
 
 

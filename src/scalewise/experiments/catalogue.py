@@ -21,6 +21,7 @@ EXPERIMENTS = (
     "susceptibility_ratios",
     "universality_classes",
     "fluctuations",
+    "attention_mixture",
     "deep_angles",
     "optimal_aspect_ratio",
     "residual_growth",

@@ -30,7 +30,7 @@ from matplotlib.axes import Axes
 
 from scalewise.data import data_file, missing_data
 from scalewise.experiments._form import Folder, Progress, settings
-from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels, points
+from scalewise.experiments._look import COLORS, Number, Table, attributes, panels, points
 from scalewise.networks import Network
 from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
 from scalewise.sweeps import sweep
@@ -78,8 +78,8 @@ class Config:
 
     @classmethod
     def paper(cls) -> Config:
-        """Images of 32 x 32, a pool of 60: ten minutes on one core; of 120 (`each=12`), for all counts, forty."""
-        return cls(each=6, side=32, counts=(10, 20, 40), draws=2000)
+        """Images of 32 x 32: forty minutes on one core."""
+        return cls(side=32, draws=2000)
 
 
 needs_data = partial(missing_data, FILE)
@@ -250,6 +250,8 @@ def figure(dataset: xr.Dataset, axis: Axes) -> None:
     axis.axhline(100 * _CHANCE, color="0.5", lw=0.8, ls=":", label="chance")
     points(axis, 0.98 * n, dataset.published, sem, color=COLORS[1], label="published")
     points(axis, 1.02 * n, dataset.accuracy, dataset.accuracy_sem, color=COLORS[0], label="found")
-    log_axes(axis, "x")
+    axis.set_xscale("log")
+    axis.minorticks_off()
+    axis.set_xticks(n, n)
     axis.set(xlabel="training images", title="accuracy, %")
     axis.legend(loc="upper left")

@@ -26,7 +26,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -59,13 +59,7 @@ PRICES = tuple(10.0**k for k in range(-2, 5))
 FEATURES = (2, 4, 6, 8)  # that a branch of a tree may look at
 # Over 90 sets, percent.
 PUBLISHED = {"NTK": 81.95, "forest": 81.56}
-
-
-class Split(NamedTuple):
-    """Rows for training and for testing."""
-
-    train: np.ndarray
-    test: np.ndarray
+Split = tuple[np.ndarray, np.ndarray]  # rows for training and for testing
 
 
 # Small: a few sets.
@@ -145,23 +139,25 @@ def _classified(set: str, *, config: Config) -> xr.Dataset:
     x, y = archive[f"{set}/X"], archive[f"{set}/y"].astype(int)
 
     def split(train: str, test: str) -> Split:
-        return Split(archive[f"{set}/{train}"], archive[f"{set}/{test}"])
+        return archive[f"{set}/{train}"], archive[f"{set}/{test}"]
 
     valid = split("train", "valid")
     folds = [split(f"train_{k}", f"test_{k}") for k in range(FOLDS)]
 
     def by_kernel(K: np.ndarray, price: float, rows: Split) -> float:
+        train, test = rows
         machine = SVC(kernel="precomputed", C=price, cache_size=1000, max_iter=_ITERATIONS)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solver terminated early")
-            machine.fit(K[np.ix_(rows.train, rows.train)], y[rows.train])
-        return machine.score(K[np.ix_(rows.test, rows.train)], y[rows.test])
+            machine.fit(K[np.ix_(train, train)], y[train])
+        return machine.score(K[np.ix_(test, train)], y[test])
 
     def by_forest(features: int, rows: Split) -> float:
+        train, test = rows
         given: dict[str, Any] = {"max_features": features, "random_state": config.seed}
         kind = RandomForestClassifier(config.trees, **given)
-        kind.fit(x[rows.train], y[rows.train])
-        return kind.score(x[rows.test], y[rows.test])
+        kind.fit(x[train], y[train])
+        return kind.score(x[test], y[test])
 
     kernels = relu_kernels(x, config.depth)
     at = [(L, fixed, price) for L, fixed in kernels for price in PRICES]
