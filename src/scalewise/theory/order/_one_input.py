@@ -32,6 +32,7 @@ from scalewise.theory.order._terms import wanted
 from scalewise.theory.single._single_input import refuse_overflow, tensors_from
 
 KNOWN_OF_ONE = TENSORS.keys()
+Named = Mapping[Any, np.ndarray]
 Alone = Float[np.ndarray, " layer"]
 Past = Float[np.ndarray, "map layer"]
 _ROUNDING = 1e-13
@@ -79,8 +80,8 @@ def one_input(
 
 
 def _moved(
-    values: Mapping[Any, np.ndarray], errors: Mapping[Any, np.ndarray], seed: int, first: int, **how: int
-) -> dict[Any, np.ndarray]:  # fmt: skip
+    values: Named, errors: Named, seed: int, first: int, **how: int
+) -> dict[Any, np.ndarray]:
     return {
         name: shaken(value, errors[name], (seed, first + place), **how)
         for place, (name, value) in enumerate(values.items())
