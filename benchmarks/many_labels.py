@@ -152,9 +152,10 @@ largest stated standard error of a tensor beside its largest entry, the worst of
 """
 
 
-TAIL = """The goal of 100 images was set for all five tensors. Each number that symmetry leaves is kept once, and of many
-images it is read where it is asked for: 1.2 GB of values and half as much of errors, where arrays of five
-tensors took 8 GB. All five at once have not been measured, and their forms alone are more than the goal of 4096 MB."""
+TAIL = """The goal of 100 images was set for all five tensors. Each number that symmetry leaves is kept once, and of
+many images it is read where it is asked for: 1.2 GB of values and half as much of errors, where arrays of
+five tensors took 8 GB. All five at once have not been measured; their forms and covariances alone are more
+than 4096 MB."""
 
 
 def write(known: dict[str, Any]) -> None:

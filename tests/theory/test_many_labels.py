@@ -228,6 +228,8 @@ def test_many_inputs_are_read_where_they_are_asked_for(monkeypatch: pytest.Monke
         # The least of errors is that of read-outs that are taken together.
         alike = {"rtol": 2.0 if "error" in name else 1e-11, "atol": 1e-12, "err_msg": name}
         np.testing.assert_allclose(found[name].values, whole[name].values, **alike)
+    B = found.ntk_B.values
+    np.testing.assert_array_equal(B, B.transpose(0, 3, 4, 1, 2))
     np.testing.assert_allclose(found.expansion_parameter, whole.expansion_parameter, rtol=1e-11)
 
 
