@@ -76,5 +76,5 @@ class OfPairs(BackendArray):
         )
         return out.squeeze(gone)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, /, *, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._outer((slice(None),) * 5), dtype)
