@@ -212,7 +212,7 @@ def _fill(
 def _exact(
     letters: Collection[str], known: Kernels, root: int, part: _Population
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """What is known of the covariances of one population, by letter, (pair of inputs, pair of inputs)."""
+    """Exact covariances of one population, by letter, (pair of inputs, pair of inputs)."""
     lifts = known.layout.lifts[root]
     K = known.whole(known.K, lifts)
     kinds = [part.metric, *([] if part.ntk is None else [part.ntk])]

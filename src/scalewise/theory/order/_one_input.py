@@ -125,7 +125,7 @@ def _mean(sigma: Activation, K: np.ndarray, orders: Orders) -> tuple[np.ndarray,
 
 
 def _exists(sigma: Activation, orders: Orders) -> bool:
-    """Whether a covariance is known of an activation."""
+    """True of a covariance that is known of an activation."""
     if not sigma.is_continuous:
         return not any(orders)
     return sigma.is_smooth or max(orders) < 2 or orders == _BENT

@@ -112,7 +112,7 @@ class Chain:
         return alpha, beta
 
     def _at_own(self, own: Averages | Pair, Q: Pair) -> Tensor | None:
-        """What averages, or neurons, of each layer have in common with its law."""
+        """Covariances of averages, or neurons, of each layer with its law."""
         x = self._with_past(own, Q)
         return None if x is None else np.diagonal(x)[:, None]
 
@@ -142,7 +142,7 @@ class Chain:
         return scan(alpha * earlier, beta * earlier)
 
     def _met(self, own: Averages | Pair, Q: Pair) -> Past | None:
-        """What averages or neurons of later layers have in common with what is drawn anew in each."""
+        """Covariances of averages or neurons of later layers with what is drawn anew in each."""
         if own and isinstance(own[0], tuple):
             return self._neurons(own, Q)  # type: ignore[arg-type]
         assert self.kept is not None

@@ -210,7 +210,7 @@ def by_layer(term: Noise) -> Orders:
 
 
 def same(one: Pair, other: Pair) -> bool:
-    """Whether two pairs are the same at one label."""
+    """True of two pairs that one label does not tell apart."""
     return sorted(one) == sorted(other)
 
 
