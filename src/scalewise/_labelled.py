@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 
 class _Labels(np.ndarray):
@@ -25,6 +27,8 @@ def variable(
     dims: str | Sequence[Hashable], values: Any, attrs: Mapping[str, Any] | None = None
 ) -> xr.Variable:
     """`values` over named dimensions: `xarray.Variable`, for numbers and arrays of NumPy."""
+    if isinstance(values, BackendArray):  # is read where it is asked for
+        return xr.Variable(dims, indexing.LazilyIndexedArray(values), attrs)
     return xr.Variable(dims, np.asarray(values), attrs, fastpath=True)
 
 

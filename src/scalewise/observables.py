@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import xarray as xr
 
 from scalewise import _obstacles as why
@@ -391,7 +390,7 @@ def exists(row: Observable, activation: Activation) -> bool:
 
 
 def as_variable(
-    name: str, values: np.ndarray, *, trailing: tuple[str, ...] = (), **attrs: object
+    name: str, values: object, *, trailing: tuple[str, ...] = (), **attrs: object
 ) -> xr.Variable:
     """`values` as the labelled variable of the observable `name`, with the attributes of its row and `attrs`.
 

@@ -293,7 +293,9 @@ def told_together(net: Network, samples: int, rows: Sequence[Observable]) -> Tol
 
 def _unfit(row: Observable, net: Network, samples: int) -> str:
     """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
-    if net.is_plain:
+    if net.is_plain or (
+        net.is_perceptron and samples == 1
+    ):  # as it is, or from tables at any depth
         return ""
     told = told_by(net, samples, row, net.layers_of_one_site)
     # Units do not tell of every hidden layer of a stream, which `predict` of fully connected layers does.

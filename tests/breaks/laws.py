@@ -8,7 +8,10 @@ of_residual_tensors = row(
     "theory/residual/_tensors.py",
     "tests/agreement/test_residual_against_ensembles.py::test_without_skip_connections_nothing_is_missing",
 )
-of_residual_one_input = row("theory/residual/_one_input.py", "tests/theory/test_residual.py")
+ONE = "tests/theory/test_residual.py::test_one_input_from_tables_is_one_on_whole_arrays"
+of_past = row("theory/order/_one_label.py", ONE)
+of_layers = row("theory/order/_one_input.py", ONE)
+of_scalars = row("theory/order/_scalar_terms.py", ONE)
 of_residual_growth = row("theory/residual/_growth.py", "tests/theory/test_residual_design.py")
 of_residual_blocks = row("theory/residual/_blocks.py", "tests/theory/test_residual_design.py")
 of_pairings = row("theory/exact/_pairings.py", "tests/theory/test_linear_networks.py")
@@ -38,20 +41,45 @@ MUTANTS = (
         "relative.max(axis=(1, 2)) / below",
         "relative.max(axis=(1, 2))",
     ),
-    of_residual_one_input(
+    of_layers(
         "residual: kinks of one input dropped",
-        "curved.value + sloped.value + kinks",
-        "curved.value + sloped.value",
+        "each = zip(late, early, cross, strict=True)",
+        "each = zip(late[:0], early[:0], cross[:0], strict=True)",
     ),
-    of_residual_one_input(
-        "residual: memory without its 2",
-        "2 * chi * float(g @ own)",
-        "chi * float(g @ own)",
+    of_layers(
+        "residual: means of one input without their weights",
+        "return terms.sum(axis=-1)",
+        "return 2 * terms.sum(axis=-1)",
     ),
-    of_residual_one_input(
-        "residual: G1 without memory",
-        "(0.5 * bend * A + float(g @ curved) / n)",
-        "(0.5 * bend * A)",
+    of_past(
+        "residual: covariances of one input without what two layers had in common",
+        "value = value + _later(late) * early",
+        "value = value",
+    ),
+    of_past(
+        "residual: neurons of one input without their other half",
+        "(1 + (P[0] == P[1])) * R",
+        "1.0 * R",
+    ),
+    of_past(
+        "residual: a stream of one input without its past",
+        "beta = beta + factor * x[:-1]",
+        "beta = beta + 0 * factor * x[:-1]",
+    ),
+    of_past(
+        "residual: a law of one input that knows one layer alone",
+        "beta = beta + R * x[:-1]",
+        "beta = beta + 0 * R * x[:-1]",
+    ),
+    of_scalars(
+        "residual: a stream of one input in one order",
+        "for one, other in ((P, Q), (Q, P))",
+        "for one, other in ((P, Q),)",
+    ),
+    of_scalars(
+        "residual: laws of one input that do not add up",
+        'found[own][("skip",), "", 0] = 1.0',
+        'found[own][("skip",), "", 0] = 0.5',
     ),
     of_residual_growth(
         "residual: growth of a geometric sum",

@@ -19,7 +19,36 @@ of_second = row("theory/order/_second_order.py", SHIFTED)
 of_products = row("theory/order/_exact_products.py", SHIFTED)
 of_shifts = row("theory/order/_many_shifts.py", SHIFTED)
 
+READ = f"{TESTS}::test_many_inputs_are_read_where_they_are_asked_for"
+of_pairs = row("theory/order/_of_pairs.py", READ)
+
 MUTANTS = (
+    of_pairs(
+        "pairs: of the upper half alone",
+        "np.minimum(row, column), np.maximum(row, column)",
+        "row, column",
+    ),
+    of_pairs(
+        "pairs: rows from their beginning",
+        "values[self.first(row) - begin :]",
+        "values[: len(values) - row + start]",
+    ),
+    of_all(
+        "many labels: products of units from the first pair on",
+        "(some, slice(on, None))",
+        "(some, slice(0, len(exact) - on))",
+        READ,
+    ),
+    of_exact(
+        "chaos: what ends earlier is not turned over",
+        "found[m, k][until[:, None], rows] = both_ways.T",
+        "pass",
+    ),
+    of_exact(
+        "chaos: an order that is lost",
+        "found[:, :b, :, b] += R[:, :, :b].transpose(1, 2, 0)",
+        "found[:, :b, :, b] += R[:, :, :b].transpose(2, 1, 0)",
+    ),
     of_tables("tables: even orders of an odd function", "else (p + 1) % 2", "else p % 2"),
     of_tables("tables: a label with itself as any other", "c[same] = 0.0", "c[same] *= 0.5; same = same & False"),
     of_tables(

@@ -260,7 +260,7 @@ MUTANTS = (
         "            remember=remember,\n",
         "            remember=False,\n",
     ),
-    row("theory/order/_labels.py", SPLIT)("labels: of the last tile", "np.array(both.C)", "both.C"),
+    row("theory/order/_whole.py", SPLIT)("labels: of the last tile", "np.array(both.C)", "both.C"),
     of_whole("whole: layers in another order", "place = ends.index(end)", "place = done - 1"),
     of_tensors(
         "flow: NTK of the next layer",

@@ -208,6 +208,31 @@ def test_memory_grows_as_labels_squared(monkeypatch: pytest.MonkeyPatch) -> None
     assert peaks[1] < 16 * peaks[0]
 
 
+def test_many_inputs_are_read_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number that symmetry leaves is kept once; entries, parts and the whole are those of arrays."""
+    net = network(sw.Conv(3), "tanh", POOL, sw.Dense(1))
+    monkeypatch.setattr("scalewise.selection.MOST_LABELS", 1)
+    whole = sw.predict(net, LINES, observables=KNOWN, layers=net.depth)
+    monkeypatch.setattr(_many_labels, "_TOGETHER", 2)
+    monkeypatch.setattr(_many_labels, "_SMALL", 1)
+    found = sw.predict(net, LINES, observables=KNOWN, layers=net.depth)
+    n, pairs = len(LINES), len(LINES) * (len(LINES) + 1) // 2
+    kept = {"V": pairs * (pairs + 1) // 2, "D": pairs**2, "B": n**2 * (n**2 + 1) // 2}
+    parts = many_labels(net, LINES, KNOWN, [net.depth])
+    assert {letter: parts[letter][0].stored.size for letter in kept} == kept
+    for name in [name for name in whole.data_vars if whole[name].dims[1:]]:
+        some = {"sample": 1, "sample_1": slice(0, 2), "sample_2": [1, 0]}
+        np.testing.assert_array_equal(
+            found[name].isel(some), found[name].values[:, 1, :2][:, :, [1, 0]]
+        )
+        # The least of errors is that of read-outs that are taken together.
+        alike = {"rtol": 2.0 if "error" in name else 1e-11, "atol": 1e-12, "err_msg": name}
+        np.testing.assert_allclose(found[name].values, whole[name].values, **alike)
+    B = found.ntk_B.values
+    np.testing.assert_array_equal(B, B.transpose(0, 3, 4, 1, 2))
+    np.testing.assert_allclose(found.expansion_parameter, whole.expansion_parameter, rtol=1e-11)
+
+
 def test_activations_that_are_added_up_are_those_of_one_channel() -> None:
     """Two linear branches are one random layer of twice the variance, by arrays and by read-outs alike."""
     branch = [sw.Dense(C_b=0.05, C_W=0.75, lambda_b=0.25, lambda_W=0.5), "linear"]

@@ -29,6 +29,7 @@ from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes
 from scalewise.theory.order._many_labels import KNOWN, many_labels
 from scalewise.theory.order._many_shifts import many_shifts
+from scalewise.theory.order._of_pairs import OfPairs
 from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
 from scalewise.theory.order._terms import wanted
@@ -36,7 +37,7 @@ from scalewise.theory.order._whole import whole_tensors
 
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
-Tensors = dict[str, tuple[np.ndarray, np.ndarray]]
+Tensors = dict[str, tuple[Any, Any]]
 
 
 @checked
@@ -211,7 +212,7 @@ def _of_order_one(
         data[f"{name}_error"] = _beside(data[name], data[name].dims, error, what)
     K = np.einsum("laa->la", flow.K)
     size = K[:, :, None] * K[:, None]
-    V = np.einsum("labab->lab", found["V"][0])
+    V = _squares(found["V"][0])
     relative = np.divide(V, size, out=np.zeros_like(V), where=size > 0).max(axis=(1, 2))
     below, count = np.array([net.widths[layer - 1] for layer in kept]), K.shape[1]
     data["expansion_parameter"] = _epsilon(relative / below, count * (count - 1) // 2)
@@ -227,6 +228,14 @@ def _of_order_one(
                 data[name], ("layer",), of_dimension, "Size of its dimension"
             )
     return data
+
+
+def _squares(V: np.ndarray | OfPairs) -> np.ndarray:
+    """V(ab)(ab), by layer."""
+    if isinstance(V, OfPairs):
+        layers, a, b = np.ix_(*map(np.arange, V.shape[:3]))
+        return V.at(layers, a, b, a, b)
+    return np.einsum("labab->lab", V)
 
 
 def _in_order(names: Sequence[str]) -> Callable[[str], tuple[int, bool]]:
@@ -414,7 +423,8 @@ def _dataset(
         "scalewise": __version__,
     }
     for name, found in data.items():
-        if not np.all(np.isfinite(found.values)):
+        # What is not in memory has been looked at where it was made.
+        if isinstance(found._data, np.ndarray) and not np.all(np.isfinite(found.values)):
             raise FloatingPointError(
                 f"The prediction of {name!r} is not finite; please report this network: {net}."
             )

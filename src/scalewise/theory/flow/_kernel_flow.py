@@ -202,10 +202,11 @@ def _deep_flow(
     out = np.empty((2, len(kept), len(x), len(x)))
     slots = {layer: slot for slot, layer in enumerate(kept)}
     between = np.empty((net.depth, len(watched[0])))
+    last = net.depth if between.size else max(kept)
     for layer, both in enumerate(deep_kernels(net, (K, Theta), diagonal), 1):
         between[layer - 1] = both[0][watched]
         if layer in slots:
             out[:, slots[layer]] = both
-        if layer == max(kept) and not between.size:
+        if layer == last:
             break
     return KernelFlow(kept, out[0], out[1] if ntk else None, diagonal, watched, between)

@@ -3,14 +3,15 @@ r"""$V$, $D$, $A$, $B$, $F$ of networks of Gaussian preactivations for many labe
 Each read-out is carried back once; a unit moves it by a form in its labels. With $\hat g$ its form in
 preactivations, what is quadratic in these is covered exactly, and units that are drawn tell the rest,
 $$n\,\mathrm{Cov}=\sum_p\frac n{n_p}\big(\langle\hat g',T+T^T\rangle+\ldots+\mathbb E[rr']\big).$$
-No array with four labels exists; memory grows as their square, and with four inputs as what is asked for does.
+No array with four labels exists; memory grows as their square, and with inputs as pairs of pairs of them do, each
+once: what is returned of many inputs is read where it is asked for.
 
 Source: derived; first order of von Mises' expansion, with the adjoints of a chain of Gaussian layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from scalewise.networks._network import Network
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Layout, layout
+from scalewise.theory.order._of_pairs import OfPairs
 from scalewise.theory.order._reverse import Reading, Slope, readings
 from scalewise.theory.order._second_chaos import Forms, ordered, pairs, symmetric
 from scalewise.theory.order._strips import Kernels, kernels
@@ -33,13 +35,15 @@ from scalewise.theory.order._units import (
     units,
 )
 
-Found = dict[str, tuple[np.ndarray, np.ndarray]]
+Several = np.ndarray | OfPairs
+Found = dict[str, tuple[Several, Several]]
 KNOWN = ("V", "D", "A", "B", "F")
 _SIDES = {"V": (0, 0), "D": (0, 1), "A": (1, 1)}  # the metric, and the NTK
 _WORK = 1 << 30  # labels of two inputs times units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
 _ROUNDED = 1e-8  # of a tensor
 _TOGETHER = 512  # read-outs, with all others
+_SMALL = 1 << 23  # numbers of an array with four inputs, above which it is not made
 
 
 @dataclass
@@ -73,8 +77,10 @@ def many_labels(
     own = layout(program, x, ends)
     ntk, tangents = bool({"A", "D"} & set(letters)), bool({"B", "F"} & set(letters))
     known = kernels(own, ntk=ntk or tangents)
-    shape = (len(layers), *(len(x),) * 4)
-    found: Found = {letter: (np.zeros(shape), np.zeros(shape)) for letter in letters}
+    values, errors = (
+        {letter: OfPairs(letter, len(layers), len(x), kind) for letter in letters}
+        for kind in (np.float64, np.float32)
+    )
     drawn = {
         root: units(
             known,
@@ -89,14 +95,30 @@ def many_labels(
         if end not in own.course.first:
             parts = _populations(known, end, drawn, ntk=ntk, tangents=tangents)
             rests = {root: part.rests for root, part in parts.items()}
-            # Forms, which are large, go as soon as they are read.
-            exact = {root: _exact(letters, known, root, parts.pop(root)) for root in rests}
+            shares = {
+                root: net.widths[layer - 1] / own.course.populations[root].n for root in rests
+            }
+            exact: dict[str, np.ndarray] = {}
+            for (
+                root,
+                share,
+            ) in shares.items():  # forms, which are large, go as soon as they are read
+                for letter, part in _exact(letters, known, root, parts.pop(root)):
+                    part *= share
+                    exact[letter] = exact[letter] + part if letter in exact else part
             for letter in letters:
-                value, error = _tensor(letter, own, rests, exact, net.widths[layer - 1])
-                found[letter][0][place], found[letter][1][place] = value, error
+                stored = values[letter], errors[letter]
+                _fill(letter, place, stored, exact.pop(letter), (shares, rests))
         if progress is not None:
             progress(place + 1, len(layers))
-    return found
+    return {letter: (_small(values[letter]), _small(errors[letter])) for letter in letters}
+
+
+def _small(of: OfPairs) -> Several:
+    """As an array, unless it is large."""
+    if not np.isfinite(of.stored).all():
+        raise FloatingPointError("A tensor of order 1/n is not finite; please report this network.")
+    return np.asarray(of) if of.size <= _SMALL else of
 
 
 def _populations(
@@ -163,54 +185,44 @@ def _sum_linear(parts: list[tuple[np.ndarray, Slope | None]], size: int) -> Slop
     return first, second
 
 
-def _tensor(
+def _fill(
     letter: str,
-    own: Layout,
-    rests: dict[int, Rests],
-    exact: dict[int, dict[str, np.ndarray]],
-    n: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(input, input, input, input) and its standard error."""
-    inputs, rows = own.inputs, {root: _rows(letter, rest) for root, rest in rests.items()}
-    weights = {root: n / own.course.populations[root].n for root in rests}
-    value = np.asarray(sum(weights[root] * exact[root].pop(letter) for root in rests))
-    error = np.empty_like(value)
-    for start in range(0, len(value), _TOGETHER):
-        some, sums = slice(start, start + _TOGETHER), Scrambled()
+    place: int,
+    stored: tuple[OfPairs, OfPairs],
+    exact: np.ndarray,
+    sampled: tuple[dict[int, float], dict[int, Rests]],
+) -> None:
+    """A tensor of one layer and its standard error: what is known exactly, and what units tell beyond."""
+    shares, rests = sampled
+    rows = {root: _rows(letter, rest) for root, rest in rests.items()}
+    for start in range(0, len(exact), _TOGETHER):
+        some, on, sums = slice(start, start + _TOGETHER), stored[0].first(start), Scrambled()
         for scramble in range(SCRAMBLES):
-            total = np.zeros_like(value[some])
-            for root, weight in weights.items():
-                total += weight * _product(*rows[root], scramble, some)
-            sums.add(total)
+            total = 0.0
+            for root, share in shares.items():
+                total = total + share * _product(*rows[root], scramble, (some, slice(on, None)))
+            sums.add(np.asarray(total))
         mean, spread = sums.result()
-        value[some] += mean
-        error[some] = np.hypot(spread, _ROUNDED * np.abs(value[some]))
-    error = at_least_usual(value, error)
-    if letter in _SIDES:
-        index = np.empty((inputs, inputs), dtype=int)
-        first, second = pairs(inputs)
-        index[first, second] = index[second, first] = np.arange(len(first))
-        flat = index.ravel()
-        value, error = (values[flat[:, None], flat] for values in (value, error))
-    shape = (inputs,) * 4
-    return value.reshape(shape), error.reshape(shape)
+        value = exact[some, on:] + mean
+        error = at_least_usual(value, np.hypot(spread, _ROUNDED * np.abs(value)))
+        for target, block in zip(stored, (value, error), strict=True):
+            target.put(place, start, block)
 
 
 def _exact(
     letters: Collection[str], known: Kernels, root: int, part: _Population
-) -> dict[str, np.ndarray]:
-    """What is known of the covariances of one population, by letter."""
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Exact covariances of one population, by letter, (pair of inputs, pair of inputs)."""
     lifts = known.layout.lifts[root]
     K = known.whole(known.K, lifts)
     kinds = [part.metric, *([] if part.ntk is None else [part.ntk])]
-    found = symmetric(kinds, K) if _SIDES.keys() & set(letters) else {}
-    result = {letter: found[sides] for letter, sides in _SIDES.items() if sides in found}
+    if _SIDES.keys() & set(letters):
+        found = symmetric(kinds, K)
+        yield from ((letter, found.pop(_SIDES[letter])) for letter in _SIDES if letter in letters)
     for letter in {"F", "B"} & set(letters):
         Theta = known.whole(known.Theta, lifts)
         left, own = (K, True) if letter == "F" else (Theta, False)
-        values = ordered(part.metric, left, Theta, own=own)
-        result[letter] = values.reshape(part.metric.inputs**2, -1)
-    return result
+        yield letter, ordered(part.metric, left, Theta, own=own)
 
 
 def _rows(letter: str, rests: Rests) -> tuple[np.ndarray, np.ndarray]:
@@ -230,6 +242,9 @@ def _rows(letter: str, rests: Rests) -> tuple[np.ndarray, np.ndarray]:
     return both[0], both[1]
 
 
-def _product(left: np.ndarray, right: np.ndarray, scramble: int, some: slice) -> np.ndarray:
-    """Of some read-outs with all."""
-    return left[scramble][:, some].T @ right[scramble] / left.shape[1]
+def _product(
+    left: np.ndarray, right: np.ndarray, scramble: int, some: tuple[slice, slice]
+) -> np.ndarray:
+    """Of some read-outs with some others."""
+    one, other = left[scramble][:, some[0]], right[scramble][:, some[1]]
+    return one.T @ other / left.shape[1]

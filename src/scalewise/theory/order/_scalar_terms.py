@@ -10,6 +10,10 @@ $$X'=r\sum R\,R\,Y+N,\qquad
   x'=r\Big[\sum R\,y+\sum B\,Y\Big]+c_b^{\{1\}}+c_W^{\{1\}}\langle F^SF^T\rangle,$$
 for covariances $X,Y$ and mean shifts $x,y$. The ratio $r=n_\ell/n_{\ell-1}$ stands where layer $\ell$ fluctuates.
 
+Along a stream of skip connections laws add up: $\gamma^2$ joins $R$ where a component answers to itself. And what
+a neuron was in earlier layers it still is in part, so that the fluctuations of averages in one layer have something
+in common with the laws that those of earlier layers moved: `Step.met` says which averages meet which laws.
+
 Source: derived; for the tensors it says PDLT (5.109), (5.110), (9.13)-(9.21), (11.55), (11.56), (∞.14)-(∞.17).
 """
 
@@ -18,16 +22,18 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from scalewise.theory.order._jets import TENSORS, Pair, charge, standard, standard_pair
 from scalewise.theory.order._terms import (
     Change,
     Monomial,
+    Noise,
     derivatives,
     features,
     noise,
+    past,
     sources,
 )
 
@@ -41,8 +47,8 @@ class Term:
 
     Args:
         factor: The number.
-        rates: Names, ``C_W`` or ``lambda_W``.
-        moment: The name of the expectation in the tables.
+        rates: Names, ``C_W``, ``lambda_W`` or ``skip``.
+        moment: The name of the expectation in the tables; empty for 1.
         tangents: The power.
     """
 
@@ -52,7 +58,9 @@ class Term:
     tangents: int
 
 
+ONE = Term(1.0, (), "", 0)
 Terms = tuple[Term, ...]
+Averages = tuple[Monomial, ...]
 _Sums = defaultdict[tuple[Rates, str, int], float]
 
 
@@ -63,10 +71,12 @@ class Step:
     Args:
         reads: Components there, each with the factors that it is multiplied by.
         added: Noise of a covariance, or what a mean shift has for a factor of $c_W^{\{1\}}$.
+        met: Averages of this layer and covariances that those of earlier layers moved, with a factor.
     """
 
     reads: tuple[tuple[Component, tuple[Terms, ...]], ...]
     added: Terms
+    met: tuple[tuple[Terms, Averages, Pair], ...]
 
 
 Orders = tuple[int, ...]
@@ -114,7 +124,7 @@ def step(of: Component) -> Step:
 
 
 def _covariance(P: Pair, Q: Pair) -> Step:
-    both = itertools.product(_responses(P).items(), _responses(Q).items())
+    both = itertools.product(responses(P).items(), responses(Q).items())
     reads = tuple(
         (_named(one, other), (left, right))
         for (one, left), (other, right) in both
@@ -126,11 +136,18 @@ def _covariance(P: Pair, Q: Pair) -> Step:
             names = _COVARIANCES if own.inside else _FOURS
             name = names.get(tuple(sorted(own.orders)), _UNKNOWN)
             added[tuple(sorted((rate, other_rate))), name, len(own.joined)] += count
-    return Step(reads, _terms(added))
+    met = tuple(
+        (_times(terms, 1.0, rate), features(part, flat=False), changed)
+        for one, other in ((P, Q), (Q, P))
+        for rate, part in sources(one)
+        for changed, terms in responses(other).items()
+        if charge(changed) == charge(part)
+    )
+    return Step(reads, _terms(added), met)
 
 
 def _shift(P: Pair) -> Step:
-    changed = _responses(P).items()
+    changed = responses(P).items()
     reads = [(_named(one, None), (terms,)) for one, terms in changed if not charge(one)]
     bends: defaultdict[Component, _Sums] = defaultdict(lambda: defaultdict(float))
     for rate, part in sources(P):
@@ -144,7 +161,19 @@ def _shift(P: Pair) -> Step:
     for m in features(P, flat=False):
         if m.matched is not None:
             _add(mean, (), m, m, 1.0)
-    return Step(tuple(reads), _terms(mean))
+    met = tuple(
+        (_times((ONE,), factor, rate), (m,), change.pair)
+        for rate, part in sources(P)
+        for factor, m, change in past(part, flat=False)
+    )
+    return Step(tuple(reads), _terms(mean), met)
+
+
+def _times(terms: Terms, factor: float, rate: str) -> Terms:
+    return tuple(
+        replace(term, factor=factor * term.factor, rates=tuple(sorted((rate, *term.rates))))
+        for term in terms
+    )
 
 
 def _twice(m: Monomial) -> Iterator[tuple[float, Monomial, Change, Change]]:
@@ -154,20 +183,59 @@ def _twice(m: Monomial) -> Iterator[tuple[float, Monomial, Change, Change]]:
             yield factor * second, last, one, other
 
 
+@cache
+def crossings(letters: tuple[str, ...]) -> tuple[Orders, ...]:
+    """Derivatives in two layers whose covariances tensors of a stream need: two of the later layer, then two."""
+    todo, seen, found = [component(letter) for letter in letters], set[Component](), set[Orders]()
+    while todo:
+        if (of := todo.pop()) not in seen:
+            seen.add(of)
+            todo += [key for key, _ in step(of).reads]
+            for _, own, Q in step(of).met:
+                found |= _crossed(own, Q)
+    return tuple(sorted(found))
+
+
+def _crossed(own: Averages, Q: Pair) -> set[Orders]:
+    found = set[Orders]()
+    for _, part in sources(Q):
+        found |= {by_layer(term) for term in noise(own, features(part, flat=False))}
+    return found.union(*(_crossed(own, before) for before in responses(Q) if not same(before, Q)))
+
+
+def by_layer(term: Noise) -> Orders:
+    """Derivatives in the later and in the earlier layer, the higher one first."""
+    p, q, r, s = term.orders
+    return max(p, q), min(p, q), max(r, s), min(r, s)
+
+
+def same(one: Pair, other: Pair) -> bool:
+    """True of two pairs that one label does not tell apart."""
+    return sorted(one) == sorted(other)
+
+
+def mean_of(orders: Orders) -> str:
+    """The name of an average of two factors; not in the tables, perhaps."""
+    p, q = sorted(orders)
+    return _PRODUCTS.get(((p, q), 0), (1, f"s{p}{q}"))[1]
+
+
 def _named(P: Pair, Q: Pair | None) -> Component:
     """One name for all components that are equal at one label."""
     return (standard_pair(P)[0], None) if Q is None else standard(P, Q).pairs
 
 
 @cache
-def _responses(P: Pair) -> Mapping[Pair, Terms]:
-    r"""How $\Sigma^{S,T}$ of the next layer answers to each change in this one."""
+def responses(P: Pair) -> Mapping[Pair, Terms]:
+    r"""How the covariance $S,T$ of the next layer answers to each change in this one."""
     found: defaultdict[Pair, _Sums] = defaultdict(lambda: defaultdict(float))
     for rate, part in sources(P):
         for m in features(part, flat=False):
             for factor, left, change in derivatives(m):
                 if left.matched is not None:
                     _add(found[change.pair], (rate,), m, left, factor)
+    own = next(changed for changed in found if same(changed, P))
+    found[own][("skip",), "", 0] = 1.0
     return {changed: _terms(of) for changed, of in found.items()}
 
 

@@ -26,6 +26,7 @@ from scalewise.theory.order._layout import shape_of
 Square = Float[np.ndarray, "label label"]
 Pairs = Float[np.ndarray, "pair pair"]
 ByInput = Float[np.ndarray, "_input _label _seen"]
+_ROWS = 1 << 10  # forms at a time
 
 
 @dataclass
@@ -81,11 +82,11 @@ class Forms:
         return room[:count]
 
     def against(self, right: Square, b: int, room: ByInput) -> ByInput:
-        """Parts across all inputs and each other one, times covariances of the latter with one more."""
-        for d in range(self.inputs):
+        """Parts across all inputs and each other one up to `b`, times covariances of the latter with this."""
+        for d in range(b + 1):
             block = right[_at(d, self.size), _at(b, self.size)]
             np.matmul(self.across[d], np.ascontiguousarray(block), out=room[d])
-        return room
+        return room[: b + 1]
 
     def rooms(self) -> tuple[ByInput, ByInput]:
         """For both, to be used again: the system fetches new pages slowly."""
@@ -95,6 +96,11 @@ class Forms:
 def by_input(K: Square, inputs: int) -> ByInput:
     """The columns of one input after those of another, each at hand."""
     return np.ascontiguousarray(K.reshape(len(K), inputs, -1).swapaxes(0, 1))
+
+
+def _ending_at(inputs: int, b: int) -> np.ndarray:
+    """Where the read-outs of an input with itself and all earlier ones stand among all."""
+    return np.array([strip_of(inputs, a).start + b - a for a in range(b + 1)])
 
 
 def strip_of(inputs: int, a: int) -> slice:
@@ -124,14 +130,22 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
     columns, rooms = by_input(K, inputs), [kind.rooms() for kind in kinds]
     alone = [kind.own.on_labels(first, second, inputs) for kind in kinds]
     for b in range(inputs):
-        rows = np.array([strip_of(inputs, a).start + b - a for a in range(b + 1)])
+        rows = _ending_at(inputs, b)
+        until = np.concatenate([_ending_at(inputs, d) for d in range(b + 1)])
+        others = first[until], second[until]
         both = list(zip(kinds, rooms, strict=True))
         halves = [kind.halves(columns, b, b + 1, room[0]) for kind, room in both]
         turned = [kind.against(K, b, room[1]) for kind, room in both]
         for k, m in beside:
+            # A covariance is the same turned over: of the read-outs of earlier inputs nothing is made twice.
+            R = _crossed(
+                halves[k][:, : (b + 1) * kinds[k].size], turned[m][:, : (b + 1) * kinds[m].size]
+            )
+            both_ways = R[:, *others] + R[:, *others[::-1]]
             if (k, m) in found:
-                R = _crossed(halves[k], turned[m])
-                found[k, m][rows] = (R + R.swapaxes(1, 2))[:, first, second]
+                found[k, m][rows[:, None], until] = both_ways
+            if (m, k) in found:
+                found[m, k][until[:, None], rows] = both_ways.T
             seen = _seen(kinds[m].own, halves[k], K[_at(b, kinds[m].size)], inputs)
             beside[k, m][rows] = 2 * (alone[m] @ seen.T).T
     for (k, m), values in found.items():
@@ -145,7 +159,7 @@ def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]
 
 
 def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarray:
-    """Covariances of read-outs with an order, (input, input, input, input).
+    """Covariances of read-outs with an order, (pair of inputs, pair of inputs).
 
     Args:
         forms: Of the metric.
@@ -154,31 +168,32 @@ def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarr
         own: Whether there are parts of the second input alone, twice those of the metric, and linear ones.
     """
     N = forms.inputs
-    found = np.empty((N,) * 4)
-    beside = np.zeros((N,) * 4) if own else None
+    found = np.zeros((N,) * 4)
     alone = _by_order(forms.own, N) if own else None
     columns, rooms = by_input(left, N), forms.rooms()
     for b in range(N):
         halves = forms.halves(columns, b, N, rooms[0])
-        found[:, b] = _crossed(halves, forms.against(right, b, rooms[1]))
-        if beside is not None and alone is not None:
+        R = _crossed(halves, forms.against(right, b, rooms[1]))
+        found[:, b, :, : b + 1] += R
+        found[:, :b, :, b] += R[:, :, :b].transpose(1, 2, 0)
+        if alone is not None:
             seen = _seen(forms.own, halves, right[_at(b, forms.size)], N)
-            beside[:, b] = 2 * (alone @ seen.T).T.reshape(N, N, N)
-    if beside is None or alone is None:
-        return found
-    found += beside
-    found += beside.transpose(2, 3, 0, 1)
+            beside = 2 * (alone @ seen.T).T.reshape(N, N, N)
+            found[:, b] += beside
+            found[:, :, :, b] += beside.transpose(1, 2, 0)
     flat = found.reshape(N * N, -1)
+    if alone is None:
+        return flat
     if forms.linear is not None:
         linear = _by_order(forms.linear, N)
-        flat += _between(linear, linear, right)
+        _between(linear, linear, right, flat)
     if isinstance(forms.own, Diagonals):
-        flat += 4 * _between(alone, alone, left * right)
-        return found
+        _between(4 * alone, alone, left * right, flat)
+        return flat
     for a, b in product(range(N), repeat=2):
         blocks = _of_one(_own_of(forms.own, a, b, N), left, right, b, N)
         flat[a * N + b] += 4 * (alone @ blocks)
-    return found
+    return flat
 
 
 def _at(a: int, size: int) -> slice:
@@ -187,9 +202,9 @@ def _at(a: int, size: int) -> slice:
 
 def _crossed(halves: ByInput, turned: ByInput) -> Float[np.ndarray, "_first _input _input2"]:
     r"""$\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ at one $b$, by $a$, $c$ and $d$."""
-    count, inputs = len(halves), len(turned)
-    one = halves.reshape(count, inputs, -1).swapaxes(0, 1)
-    other = turned.reshape(inputs, inputs, -1).transpose(1, 2, 0)
+    between = turned.shape[1] // turned.shape[2]
+    one = halves.reshape(len(halves), between, -1).swapaxes(0, 1)
+    other = turned.reshape(len(turned), between, -1).transpose(1, 2, 0)
     return (one @ other).swapaxes(0, 1)
 
 
@@ -240,10 +255,12 @@ def _of_own(
     return found
 
 
-def _between(one: sparse.csr_array, other: sparse.csr_array, K: Square) -> Pairs:
-    """Linear forms of labels, each with each."""
-    found = np.empty((shape_of(one)[0], shape_of(other)[0]))
-    for start in range(0, len(found), len(K)):
-        rows = slice(start, start + len(K))
-        found[rows] = (other @ (one[rows] @ K).T).T
+def _between(
+    one: sparse.csr_array, other: sparse.csr_array, K: Square, to: Pairs | None = None
+) -> Pairs:
+    """Linear forms of labels, each with each, added to what is given."""
+    found = np.zeros((shape_of(one)[0], shape_of(other)[0])) if to is None else to
+    for start in range(0, len(found), _ROWS):
+        rows = slice(start, start + _ROWS)
+        found[rows] += (other @ (one[rows] @ K).T).T
     return found

@@ -9,11 +9,12 @@ import numpy as np
 from scalewise.gaussian import with_shakes
 from scalewise.networks._course import course
 from scalewise.networks._network import Network
+from scalewise.networks._program import Program
 from scalewise.observables import of_letter
-from scalewise.theory.order._labels import kernels_on_labels
+from scalewise.theory.flow._fields import Fields
 from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along
 from scalewise.theory.order._terms import wanted
-from scalewise.theory.order._way import Make
+from scalewise.theory.order._way import Kernels, Make
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -36,7 +37,7 @@ def whole_runs(
     """
     program = net.program
     end = program.layers[-1]
-    kernels = kernels_on_labels(program, x, end, ntk=wanted(tuple(letters)).has_tangents)
+    kernels = _kernels_on_labels(program, x, end, ntk=wanted(tuple(letters)).has_tangents)
     along = course(program, x, [end])
     ((_, runs),) = tensors_along(along, kernels, letters, make, together)
     return apart(runs)
@@ -62,7 +63,7 @@ def whole_tensors(
     ends = [program.layers[layer - 1] for layer in layers]
     along = course(program, x, ends)
     tangents = wanted(tuple(letters)).has_tangents
-    kernels = kernels_on_labels(program, x, max(ends), ntk=tangents)
+    kernels = _kernels_on_labels(program, x, max(ends), ntk=tangents)
     values, errors = (
         {a: np.zeros((len(layers), *(len(x),) * of_letter(a).legs)) for a in letters}
         for _ in range(2)
@@ -74,3 +75,22 @@ def whole_tensors(
         if progress is not None:
             progress(done, len(layers))
     return {a: (values[a], errors[a]) for a in letters}
+
+
+def _kernels_on_labels(program: Program, x: np.ndarray, last: int, *, ntk: bool) -> Kernels:
+    """K, and Theta if it is wanted, of every random layer up to a node.
+
+    Args:
+        program: The nodes.
+        x: (inputs, *positions, features).
+        last: The node.
+        ntk: Whether Theta is wanted.
+    """
+    crossed = [(True,) * len(positions) for positions in program.positions]
+    fields, every = Fields(program, x, ntk, crossed), slice(0, len(x))
+    draws, found = set(program.draws), {}
+    for here, pair in fields.along(every, every, last):
+        if here in draws:
+            both = fields.matrices(pair, fields.places(here, every, every))
+            found[here] = np.array(both.C), None if both.T is None else np.array(both.T)
+    return found

@@ -15,8 +15,8 @@ from scalewise.networks._network import Network
 from scalewise.observables import of_letter
 from scalewise.selection import MOST_PATHS, too_large
 from scalewise.theory.flow._expansion import Expansion
+from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._whole import whole_tensors
-from scalewise.theory.residual._one_input import one_input
 
 _WATCHED = 24  # layers times inputs: a vertex of them takes a second
 Samples = Float[np.ndarray, "..."]
@@ -41,7 +41,9 @@ def _tensors(net: Network, x: Samples, K: Samples, letters: Collection[str]) -> 
         return {}
     known: Tensors = {}
     if len(x) == 1:
-        known = {letter: of for letter, of in one_input(net, K).items() if letter in letters}
+        # Tables of tangents are made of derivatives that have limits.
+        some = {"V", "G1"} if net.activation.unbounded else KNOWN_OF_ONE
+        known = one_input(net, K, [letter for letter in letters if letter in some])
     rest = [letter for letter in letters if letter not in known]
     if rest:
         _check_size(net, len(x), rest)

@@ -16,7 +16,7 @@ $H^{\{1\}}$ are derived.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,22 +195,29 @@ def tensors_from(
     m: dict[str, Map],
     nlo: tuple[float, float] = (0.0, 0.0),
     letters: Collection[str] | None = None,
+    *,
+    kept: Float[np.ndarray, "map layer"] | None = None,
+    between: Mapping[tuple[int, ...], Float[np.ndarray, "map layer"]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """What follows from expectations, by the names of `SingleInputFlow`; of tensors all of these, or some."""
+    """What follows from expectations, by the names of `SingleInputFlow`; of tensors all of these, or some.
+
+    Along a stream of skip connections `kept` says how much of a neuron is left, and `between` what layers share.
+    """
     # The rule stands in a room that carries many inputs through layers, too, and imports this one.
     from scalewise.theory.order._one_label import Chain
 
     C, lam_b, lam_W = (np.array(v)[:, None] for v in (net.C_W, net.lambda_b, net.lambda_W))
+    skip = np.array(net.skips)[1:, None] ** 2
     C_W, found = C[1:], {"chi_parallel": C[1:] * m["g1"]}
     if "p" in m:
         Theta_1 = lam_b[0] + lam_W[0] * (K[0] - net.C_b[0]) / C[0]
         found["chi_perp"] = C_W * m["p"]
-        found["Theta"] = scan(found["chi_perp"], lam_b[1:] + lam_W[1:] * m["g"], Theta_1)
+        found["Theta"] = scan(skip + found["chi_perp"], lam_b[1:] + lam_W[1:] * m["g"], Theta_1)
     if "p1" in m:
         found["h"] = 0.5 * C_W * m["p1"]
     below = found["Theta"][:-1] if "Theta" in found else None
-    rates = {"C_W": C_W, "lambda_W": lam_W[1:]}
-    chain = Chain(m, rates, below, _width_ratios(net), nlo)
+    rates = {"C_W": C_W, "lambda_W": lam_W[1:], "skip": skip}
+    chain = Chain(m, rates, below, _width_ratios(net), nlo, K[:-1], kept, between or {})
     return found | chain.tensors(_TENSORS if letters is None else letters)
 
 
