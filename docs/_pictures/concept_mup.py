@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import scalewise as sw
-from scalewise.experiments._look import COLORS, MUTED
+from scalewise.experiments._look import COLORS
 
 drawn = torch.Generator().manual_seed(0)
 x = torch.randn(512, 16, generator=drawn)
