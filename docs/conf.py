@@ -33,6 +33,7 @@ extensions = [
     "notebooks",
     "pictures",
     "reference",
+    "terms",
 ]
 exclude_patterns = [
     "coverage/*",

@@ -10,6 +10,8 @@ import jupytext
 from sphinx.util import logging
 
 GUIDE, OUT = "guide", "notebooks"
+# Named, or jupytext takes a page with a container (:::) for one of pandoc's.
+FORM = {"extension": ".md", "format_name": "markdown"}
 
 
 def _write(app: Any) -> None:
@@ -17,7 +19,7 @@ def _write(app: Any) -> None:
     folder.mkdir(exist_ok=True)
     for page in (Path(app.srcdir) / GUIDE).glob("*.md"):
         text = page.read_text(encoding="utf-8")
-        notebook = jupytext.reads(text, fmt="md")
+        notebook = jupytext.reads(text, fmt=FORM)
         cells = sum(cell.cell_type == "code" for cell in notebook.cells)
         if cells != len(re.findall(r"^```(?:python|sh)$", text, re.M)):
             told = f"{page.name} has other cells than blocks of code."

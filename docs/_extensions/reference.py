@@ -48,8 +48,8 @@ GROUPS = (
     ("After training", "What networks have learned, to order 1/n.", ("training",)),
     (
         "Plans for your own models",
-        "Scaling strategies, and what they make of a model of PyTorch or JAX: rates, initialisation, audits.",
-        ("scaling", "plan", "torch", "jax"),
+        "Scaling strategies, and what they make of a model of PyTorch or JAX: signals, rates, initialisation.",
+        ("scaling", "signals", "plan", "torch", "jax"),
     ),
     (
         "Infinite width",

@@ -1,4 +1,4 @@
-"""Conformance: the cheat sheet shows what its script writes, and the script what plans of real models have."""
+"""Conformance: both cheat sheets show what their scripts write, and one of them what plans of real models have."""
 
 from fractions import Fraction
 
@@ -8,10 +8,15 @@ from torch import nn
 
 import cheat_sheet as sheet
 import scalewise as sw
+import theory_sheet
 
 
 def test_the_page_shows_what_the_script_writes() -> None:
     assert sheet.shown() == sheet.section()
+
+
+def test_the_page_of_the_theory_shows_what_its_script_writes() -> None:
+    assert theory_sheet.shown() == theory_sheet.section()
 
 
 def test_every_optimizer_is_in_it_once() -> None:

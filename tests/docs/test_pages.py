@@ -42,3 +42,14 @@ def test_an_argument_is_not_an_equation() -> None:
 def test_links_of_docstrings_are_written_as_names() -> None:
     sources = (DOCS.parent / "src").rglob("*.py")
     assert [path.name for path in sources if re.search(r"\[`[\w.]+`\]\[\]", path.read_text())] == []
+
+
+def test_every_page_is_in_one_table_of_contents() -> None:
+    listed: list[Path] = []
+    for page in PAGES:
+        for names in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.S | re.M):
+            entries = [name for name in names.split() if not name.startswith(":")]
+            listed += [(page.parent / f"{name}.md").resolve() for name in entries]
+    there = {page.resolve() for page in PAGES} - {(DOCS / "index.md").resolve()}
+    assert there <= set(listed), sorted(there - set(listed))
+    assert len([page for page in listed if page in there]) == len(there)
