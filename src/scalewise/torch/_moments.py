@@ -8,6 +8,7 @@ import torch
 
 from scalewise.plan import PlanError, Spread
 from scalewise.plan._spread import spread_error
+from scalewise.torch._repeated import DIFFERENT
 
 _PART = 1 << 17  # entries that stay in the cache, in double precision
 
@@ -54,7 +55,8 @@ def moments(tensor: torch.Tensor, name: str) -> Spread:
         second += _number(powers.sum())
         fourth += _number(powers.square_().sum())
     variance = second / N
-    return Spread(mean, math.sqrt(variance), spread_error(fourth / N / variance**2, N))
+    error = spread_error(fourth / N / variance**2, min(N, DIFFERENT))
+    return Spread(mean, math.sqrt(variance), error)
 
 
 def _number(x: torch.Tensor) -> float:

@@ -1,0 +1,29 @@
+"""Large tensors of a model that is built to be looked at: drawn in part, and repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# So many entries tell a standard deviation to two parts in a thousand. A prime, so that no two rows are equal.
+DIFFERENT = 262_139
+_DRAWS = frozenset([torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default])
+
+
+class Repeated(TorchDispatchMode):
+    """Lets a table of many words cost what it takes to fill it, a tenth of what it takes to draw it."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        whole, kwargs = args[0] if args else None, kwargs or {}
+        large = func in _DRAWS and whole.numel() > DIFFERENT
+        if not large or whole.is_meta or not whole.is_contiguous():
+            return func(*args, **kwargs)
+        drawn, *rest = whole.view(-1).split(DIFFERENT)
+        func(drawn, *args[1:], **kwargs)
+        for part in rest:
+            part.copy_(drawn[: len(part)])
+        return whole
