@@ -48,6 +48,9 @@ MUTANTS = (
         '"parameters": Fraction(after, before)',
         '"parameters": Fraction(1)',
     ),
+    row("plan/_axes.py", "tests/torch/test_latent.py::test_a_latent_that_is_given_as_a_rank_is_one_that_grows_by_itself")(
+        "axes: a latent that is read out", "if role is Role.INPUT:", "if role is Role.OUTPUT:"
+    ),
     of_axes("axes: heads of keys as hidden ones", "return few / many", "return many / many"),
     of_axes(
         "axes: a rank that nobody sums over",

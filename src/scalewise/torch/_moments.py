@@ -8,7 +8,6 @@ import torch
 
 from scalewise.plan import PlanError, Spread
 from scalewise.plan._spread import spread_error
-from scalewise.torch._repeated import DIFFERENT
 
 _PART = 1 << 17  # entries that stay in the cache, in double precision
 
@@ -55,8 +54,7 @@ def moments(tensor: torch.Tensor, name: str) -> Spread:
         second += _number(powers.sum())
         fourth += _number(powers.square_().sum())
     variance = second / N
-    error = spread_error(fourth / N / variance**2, min(N, DIFFERENT))
-    return Spread(mean, math.sqrt(variance), error)
+    return Spread(mean, math.sqrt(variance), spread_error(fourth / N / variance**2, N))
 
 
 def _number(x: torch.Tensor) -> float:

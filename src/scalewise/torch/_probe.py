@@ -23,7 +23,7 @@ from scalewise.plan._uses import explained
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
-from scalewise.torch._repeated import Repeated
+from scalewise.torch._repeated import Repeated, told
 
 Factory = Callable[..., nn.Module]
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class _Models:
             _refuse_quantised(model)
             # Its shapes are those that it has anywhere.
             self._once("shapes", sizes, lambda: describe(model))
-            return {n: moments(p, n) for n, p in places(model).items()}
+            return {n: told(moments(p, n), p.numel()) for n, p in places(model).items()}
 
         return self._once("spreads", sizes, drawn)
 
