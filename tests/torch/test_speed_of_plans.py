@@ -29,7 +29,8 @@ def _pass(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
     y = (x @ w).softmax(-1) * x.new_full((), 2.0)
     halves = y.to(torch.float16), torch.cat([y, x], -1), (x > 0).sum(-1), y.mean(0, keepdim=True)
     whole = (x > 0).add(True), (x > 0).add(1), (x > 0).add(1.0)
-    return [y, *halves, *whole, y.transpose(0, 1) + 1]
+    turned = x.t() + 1, x.t().contiguous() + 1
+    return [y, *halves, *whole, *turned]
 
 
 def test_shapes_without_memory_are_found_once_and_are_the_same() -> None:

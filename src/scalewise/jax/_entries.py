@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from scalewise.plan import PlanError, Spread
+from scalewise.plan import Plan, PlanError, Spread, TensorPlan
+from scalewise.plan._parts import std_beside
 from scalewise.plan._spread import rescaling, spread_error, told_mean
 
 
@@ -78,6 +79,30 @@ def respread(name: str, value: Any, base: Spread, goal: float, *, tuned: bool = 
         entries.astype(np.promote_types(entries.dtype, np.float64)) * factor + mean * (1 - factor)
     ).astype(entries.dtype)
     return jax.device_put(new, value.sharding) if isinstance(value, jax.Array) else new
+
+
+def respread_parts(plan: Plan, row: TensorPlan, name: str, value: Any) -> Any:
+    """A weight of which columns do not go with the width, and start by a rule of their own.
+
+    Args:
+        plan: The plan.
+        row: The weight's.
+        name: For messages.
+        value: The array as its model's code draws it at the target.
+
+    Raises:
+        PlanError: As in `respread`.
+    """
+    axis, tuned = row.fixed[0][0], row.constants.std != 1
+    stays = [i for _, start, stop in row.fixed for i in range(start, stop)]
+    grows = sorted({*range(row.shape[axis])} - {*stays})
+    goals = (std_beside(plan, row), plan.std(row.name))
+    parts = [
+        respread(name, value.take(np.array(which), axis), row.base, goal, tuned=tuned)
+        for which, goal in zip((stays, grows), goals, strict=True)
+    ]
+    together = np.concatenate if isinstance(value, np.ndarray) else jnp.concatenate
+    return together(parts, axis).take(np.argsort([*stays, *grows]), axis)
 
 
 def _elsewhere(value: Any) -> bool:

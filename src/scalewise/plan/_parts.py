@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -30,6 +30,15 @@ from scalewise.plan._table import Plan, TensorPlan
 Stretch = tuple[int, int, int]
 Pieces = Mapping[str, tuple[int, ...]]
 _SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
+
+
+def put_together(parts: Iterable[tuple[Sequence[int], int]]) -> tuple[int, ...]:
+    """The lengths of what an array is put together from, along one axis.
+
+    Args:
+        parts: Of each array the lengths of what it was put together from itself, and its own.
+    """
+    return tuple(n for own, size in parts for n in (own if sum(own) == size else [size]))
 
 
 def beside_the_width(
@@ -103,7 +112,7 @@ def about_parts(plan: Plan) -> list[str]:
     found = {pattern(t.name): fixed_columns(t.fixed) for t in plan.tensors if t.fixed}
     return [
         f"`{name}` sums over the width and, beside it, over {columns} of a fixed number: the weights of these "
-        "start as at the base and learn at the rate of the others, more slowly the larger the width. If what they read "
-        "matters, give it a layer of its own and add the two: that computes the same."
+        "start as at the base and learn at the rate of the others, more slowly the larger the width. If what they "
+        "read matters, give it a layer of its own and add the two: that computes the same."
         for name, columns in found.items()
     ]
