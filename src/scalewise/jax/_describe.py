@@ -109,7 +109,7 @@ def _computed(place: Place, known: Mapping[str, TensorDescription]) -> dict[str,
     """The parameters from which a module that stands around a layer computes its weight, as what they are to it.
 
     Raises:
-        PlanError: If a module overwrites the weights that it is given.
+        PlanError: If no size that is planned for its weights would last.
     """
     for path, module in place.chain:
         own, flax = class_of(module, "equinox", _EQUINOX), class_of(module, "flax.nnx", _NNX)
@@ -120,12 +120,16 @@ def _computed(place: Place, known: Mapping[str, TensorDescription]) -> dict[str,
                 "computes over the one that was drawn, so no size that a plan gives it lasts. Divide by the norm "
                 "in the layer's own code, with a parameter for the length, or plan the model without it."
             )
+        if own == "SpectralNorm":
+            raise PlanError(
+                f"`{'.'.join(path) or 'the model'}` is a SpectralNorm of Equinox: its largest singular value of 1 needs "
+                "a power of the width in the forward pass, and no trace tells whether that stands behind this layer or "
+                "before the next. Plan the model without it."
+            )
         if own is None:
             continue
         weight = ".".join((*path, "layer", module.weight_name))
-        if place.name == weight and own == "SpectralNorm":
-            return {weight: replace(known[weight], bounded=True)}
-        if place.name == ".".join((*path, "g")) and own == "WeightNorm":
+        if place.name == ".".join((*path, "g")):
             length = known[place.name]
             every = tuple(range(len(length.shape)))
             return {

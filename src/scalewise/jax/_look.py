@@ -123,14 +123,13 @@ def look(
         PlanError: If the model cannot be called with the inputs that were given.
     """
     first, problem = None, None
-    bounded = frozenset(t.name for t in narrow[1].model.tensors if t.bounded)
     known = call.apply is not None or _is_called(call, narrow[0])
     trials = _guesses(call, narrow, wide[1]) if inputs is None else iter([inputs])
     for count, trial in enumerate(trials if known else ()):
         if count == _TRIALS:
             break
         try:
-            first, inputs = seen(call, narrow[0], trial, bounded), trial
+            first, inputs = seen(call, narrow[0], trial), trial
             break
         except PlanError:
             raise
@@ -147,7 +146,7 @@ def look(
         warnings.warn(_UNSEEN.format(what), PlanWarning, stacklevel=5)
         return None
     try:
-        return Passes(first, seen(call, wide[0], inputs, bounded), ratio)
+        return Passes(first, seen(call, wide[0], inputs), ratio)
     except Exception as error:
         raise PlanError(
             "The model runs at the base width, but not at another width on the same input: "
@@ -156,9 +155,7 @@ def look(
         ) from error
 
 
-def seen(
-    call: Call, sizes: Mapping[str, object], inputs: Inputs, bounded: frozenset[str] = frozenset()
-) -> Forward:
+def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     """One pass, traced and not computed."""
     leaves, tree = jax.tree.flatten((inputs.args, dict(inputs.kwargs)))
     arrays = [i for i, x in enumerate(leaves) if hasattr(x, "shape") and hasattr(x, "dtype")]
@@ -173,7 +170,7 @@ def seen(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         closed = jax.make_jaxpr(of_arrays)(*(leaves[i] for i in arrays))
-    walk = Walk(bounded)
+    walk = Walk()
     found: list[Known] = walk.run(closed, [walk.input(v.aval) for v in closed.jaxpr.invars])
     walk.flow.bent([k.value for k in found if k.value is not None])
     told = walk.flow.summary()

@@ -77,13 +77,11 @@ class Walk:
     """Follows what the weights of a model do from one equation to the next.
 
     Args:
-        bounded: Tensors that their module divides by their largest singular value.
         flow: What is told of products and multipliers.
         tracks: What is told of tensors behind each other.
         read: By name of tensor the lengths of what it sums over, where that was put together.
     """
 
-    bounded: frozenset[str] = frozenset()
     flow: Flow = field(default_factory=Flow)
     tracks: Tracks = field(default_factory=Tracks)
     read: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -196,11 +194,6 @@ class Walk:
         name, flow = eqn.primitive.name, self.flow
         values = [k.value for k in given if k.value is not None]
         first = given[0]
-        if self.bounded and all(
-            not v.data and {s.name for s in v.parts} <= self.bounded for v in values
-        ):
-            # Divided by its own largest singular value, a matrix has no size left to follow.
-            return Known(values[0], lineage=self._fresh(), origin=given[0].origin)
         # Side by side in a sum sizes are compared; in a product they are not.
         apart = name not in _PASSED and name not in _BOUNDS
         whole = self._joined([_alone(k) for k in given] if apart else given)
