@@ -48,7 +48,7 @@ MUTANTS = (
         '"parameters": Fraction(after, before)',
         '"parameters": Fraction(1)',
     ),
-    row("plan/_axes.py", "tests/torch/test_latent.py::test_a_latent_that_is_given_as_a_rank_is_one_that_grows_by_itself")(
+    row("plan/_axes.py", "tests/torch/test_latent.py")(
         "axes: a latent that is read out", "if role is Role.INPUT:", "if role is Role.OUTPUT:"
     ),
     of_axes("axes: heads of keys as hidden ones", "return few / many", "return many / many"),

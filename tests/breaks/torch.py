@@ -34,7 +34,9 @@ MUTANTS = (
     row("torch/_weightless.py", SPARED)(
         "speed: true is one where shapes are known", "return type(value), value", "return value"
     ),
-    row("torch/_weightless.py", SPARED)("speed: shapes by kind alone", "value.stride(), value.dtype", "(), value.dtype"),
+    row("torch/_weightless.py", SPARED)(
+        "speed: shapes by kind alone", "value.stride(), value.dtype", "(), value.dtype"
+    ),
     row("torch/_repeated.py", SPARED)("speed: every entry told apart", "max(1.0, entries / _DIFFERENT)", "1.0"),
     row("torch/_plan.py", DEEPER)(
         "critical base: further layers as the factory draws them", "if not deepens:", "if deepens:"

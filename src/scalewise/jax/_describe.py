@@ -122,9 +122,9 @@ def _computed(place: Place, known: Mapping[str, TensorDescription]) -> dict[str,
             )
         if own == "SpectralNorm":
             raise PlanError(
-                f"`{'.'.join(path) or 'the model'}` is a SpectralNorm of Equinox: its largest singular value of 1 needs "
-                "a power of the width in the forward pass, and no trace tells whether that stands behind this layer or "
-                "before the next. Plan the model without it."
+                f"`{'.'.join(path) or 'the model'}` is a SpectralNorm of Equinox: its largest singular value of 1 "
+                "needs a power of the width in the forward pass, and no trace tells whether that is behind this "
+                "layer or before the next. Plan the model without it."
             )
         if own is None:
             continue
