@@ -21,7 +21,8 @@ class Repeated(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        whole, kwargs = args[0] if args else None, kwargs or {}
+        whole: Any = args[0] if args else None
+        kwargs = kwargs or {}
         large = func in _DRAWS and whole.numel() > _DIFFERENT
         if not large or whole.is_meta or not whole.is_contiguous():
             return func(*args, **kwargs)
