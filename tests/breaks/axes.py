@@ -54,8 +54,8 @@ MUTANTS = (
     of_axes("axes: heads of keys as hidden ones", "return few / many", "return many / many"),
     of_axes(
         "axes: a rank that nobody sums over",
-        "role, layer = Role.OUTPUT, Layer.LAST",
-        "role, layer = Role.INPUT, Layer.FIRST",
+        "own, layer = Role.OUTPUT, Layer.LAST",
+        "own, layer = Role.INPUT, Layer.FIRST",
     ),
     of_axes(
         "axes: slices that see all samples",
