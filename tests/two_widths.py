@@ -40,24 +40,32 @@ def as_planned(lr: float) -> Setup:
 
 
 def trained(
-    plan: TorchPlan, width: int, batch: Any, loss: Loss, setup: Setup, *, steps: int, seeds: int
+    plan: TorchPlan,
+    width: int | dict[str, int],
+    batch: Any,
+    loss: Loss,
+    setup: Setup,
+    *,
+    steps: int,
+    seeds: int,
 ) -> Trained:
     """The loss averaged over the second half of some steps.
 
     Args:
         plan: Of any target.
-        width: To train at.
+        width: To train at; all sizes that change, where there are others.
         batch: What the loss is given at each step.
         loss: A function of (model, batch).
         setup: Initialises a model and makes its optimizer.
         steps: Of the optimizer.
         seeds: Networks.
     """
-    plan, found = plan.at(width=width), []
+    sizes = width if isinstance(width, dict) else {"width": width}
+    plan, found = plan.at(**sizes), []
     assert plan.build is not None
     for seed in range(seeds):
         torch.manual_seed(seed)
-        model = plan.build(width=width)
+        model = plan.build(**sizes)
         optimizer, losses = setup(plan, model), []
         for _ in range(steps):
             optimizer.zero_grad()

@@ -48,11 +48,14 @@ MUTANTS = (
         '"parameters": Fraction(after, before)',
         '"parameters": Fraction(1)',
     ),
+    row("plan/_axes.py", "tests/torch/test_latent.py")(
+        "axes: a latent that is read out", "if role is Role.INPUT:", "if role is Role.OUTPUT:"
+    ),
     of_axes("axes: heads of keys as hidden ones", "return few / many", "return many / many"),
     of_axes(
         "axes: a rank that nobody sums over",
-        "role, layer = Role.OUTPUT, Layer.LAST",
-        "role, layer = Role.INPUT, Layer.FIRST",
+        "own, layer = Role.OUTPUT, Layer.LAST",
+        "own, layer = Role.INPUT, Layer.FIRST",
     ),
     of_axes(
         "axes: slices that see all samples",

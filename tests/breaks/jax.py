@@ -29,6 +29,18 @@ READING = "tests/jax/test_reading.py"
 OPERATION = f"{READING}::test_operations_compute_what_the_model_does"
 
 MUTANTS = (
+    row("jax/_plan.py", "tests/jax/test_computed.py::test_computed_weights_start_as_plain_ones_are_planned")(
+        "jax: lengths that stay as they are drawn", "if row.of:", "if row.of is None:"
+    ),
+    row("jax/_record.py", "tests/jax/test_computed.py::test_directions_and_lengths_move_as_planned")(
+        "jax: lengths write as well", "if n not in self._lengths", "if n"
+    ),
+    row("jax/_trace.py", "tests/jax/test_parts.py")(
+        "jax: a concatenation is one part", 'if name == "concatenate":', 'if name == "concatenated":'
+    ),
+    row("jax/_entries.py", "tests/jax/test_parts.py")(
+        "jax: columns in the order of their parts", "np.argsort([*stays, *grows])", "np.arange(row.shape[axis])"
+    ),
     row("jax/_spread.py", f"{READING}::test_laws_are_those_of_the_factory")(
         "jax network: bits that are not spread over all of them", "* 2.0**width", "* 2.0 ** (width - 1)"
     ),

@@ -29,7 +29,7 @@ MUTANTS = (
         SIZES,
     ),
     row("plan/_experts.py", NUMBERS)("experts: any number chosen", "if few != more:", "if few is more is None:"),
-    row("plan/_mates.py", ROUTERS)(
+    row("plan/_experts.py", ROUTERS)(
         "experts: all as many", "if 0 < other[pattern(t.name)] !=", "if 9**9 < other[pattern(t.name)] !="
     ),
     row("plan/_axes.py", ROUTERS)(

@@ -28,7 +28,16 @@ DEEPER = (
     "tests/torch/test_critical.py::test_a_deeper_target_has_every_layer_drawn_as_those_of_its_kind"
 )
 
+SPARED = "tests/torch/test_speed_of_plans.py"
+
 MUTANTS = (
+    row("torch/_weightless.py", SPARED)(
+        "speed: true is one where shapes are known", "return type(value), value", "return value"
+    ),
+    row("torch/_weightless.py", SPARED)(
+        "speed: shapes by kind alone", "value.stride(), value.dtype", "(), value.dtype"
+    ),
+    row("torch/_repeated.py", SPARED)("speed: every entry told apart", "max(1.0, entries / _DIFFERENT)", "1.0"),
     row("torch/_plan.py", DEEPER)(
         "critical base: further layers as the factory draws them", "if not deepens:", "if deepens:"
     ),

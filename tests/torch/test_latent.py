@@ -14,6 +14,7 @@ import scalewise as sw
 from grids import thorough
 from scalewise.plan._check import Check
 from scalewise.torch import TorchPlan
+from two_widths import Setup, as_planned, trained
 
 WORDS, BASE, HEAD = 20, 64, 16
 TOKENS = torch.randint(WORDS, (4, 9), generator=torch.Generator().manual_seed(0))
@@ -71,12 +72,15 @@ def planned(
     )  # fmt: skip
 
 
-def verified(plan: TorchPlan, **options: Any) -> Check:
-    def loss(model: nn.Module, tokens: Tensor) -> Tensor:
-        logits = model(tokens[:, :-1])
-        return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+def predicted(model: Any, tokens: Tensor) -> Tensor:
+    logits = model(tokens[:, :-1])
+    return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
-    return plan.verify(TOKENS, loss, widths=[64, 128, 256, 512], seeds=3, progress=False, **options)
+
+def verified(plan: TorchPlan, **options: Any) -> Check:
+    return plan.verify(
+        TOKENS, predicted, widths=[64, 128, 256, 512], seeds=3, progress=False, **options
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,6 +113,60 @@ def test_drawn_as_a_readout_the_latent_turns_faster_in_wide_networks(optimizer: 
         r for r in check.rows if r.tensor == "attend.kv.1.weight" and r.quantity == "change"
     )
     assert grown.fit.slope == pytest.approx(0.5, abs=3 * grown.fit.sem + 0.0625)
+
+
+LAWS = ["adamw", "sgd", "muon"]
+
+
+@pytest.mark.parametrize("optimizer", LAWS)
+def test_a_latent_that_is_given_as_a_rank_is_one_that_grows_by_itself(optimizer: str) -> None:
+    """Along the width, and then along the rank, is along both at once."""
+    options: Any = {
+        "strategy": "mup", "optimizer": optimizer, "inputs": TOKENS[:, :-1],
+    }  # fmt: skip
+    given = sw.torch.plan(
+        lambda width, rank: Reader(width, rank, True), base={"width": BASE, "rank": 16},
+        target={"width": 4 * BASE, "rank": 64}, **options,
+    )  # fmt: skip
+    grown = sw.torch.plan(
+        lambda width: Reader(width, width // 4, True), base={"width": BASE}, target={"width": 4 * BASE},
+        **options,
+    )  # fmt: skip
+    up = given["attend.kv.2.weight"]
+    assert (str(up.role), given.factors(up.name).init) == ("input", 1 / 2)
+    one, two = (
+        {t.name: (p.factors(t.name).init, p.factors(t.name).lr, p.factors(t.name).eps) for t in p.table.tensors}
+        for p in (given, grown)
+    )  # fmt: skip
+    assert one == two
+
+
+def test_a_wide_latent_is_read_from_a_start_as_of_a_hidden_matrix() -> None:
+    """A readout's start leaves less of it at first, and the loss of a few steps grows with the rank."""
+    base, late = {"width": 32, "rank": 8}, {}
+    plan = sw.torch.plan(
+        lambda width, rank: Reader(width, rank, False), base=base, target=base, strategy="mup",
+        inputs=TOKENS[:, :-1],
+    )  # fmt: skip
+
+    def setup(power: float) -> Setup:
+        def started(plan: TorchPlan, model: nn.Module) -> torch.optim.Optimizer:
+            optimizer = as_planned(1e-2)(plan, model)
+            up: Any = model.get_parameter("attend.kv.2.weight")
+            with torch.no_grad():
+                up *= (up.shape[1] / 8) ** power
+            return optimizer
+
+        return started
+
+    for name, power in (("planned", 0.0), ("as a readout", -0.5)):
+        late[name] = trained(
+            plan, {"width": 32, "rank": 64}, TOKENS, predicted, setup(power), steps=30, seeds=4
+        )
+    at_base = trained(plan, base, TOKENS, predicted, setup(0.0), steps=30, seeds=4)
+    one, other = late["planned"], late["as a readout"]
+    assert one.loss < at_base.loss + 2 * (one.error + at_base.error)
+    assert other.loss - one.loss > 2 * (other.error + one.error)
 
 
 class Narrow(nn.Module):

@@ -11,8 +11,11 @@ import numpy as np
 
 from scalewise.jax._linen import axes_in_linen
 from scalewise.jax._modules import axes_in_module
-from scalewise.jax._trees import Place, places
+from scalewise.jax._trees import Place, class_of, places
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
+
+# What computes the weight of the layer that it stands around.
+_EQUINOX = _NNX = ("WeightNorm", "SpectralNorm")
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ def describe(tree: Any, layout: str = "plain") -> Described:
         )
     shapes = {p.name: tuple(np.shape(p.value)) for p in found}
     described = {p.name: _tensor(p, shapes, layout) for p in found}
+    for p in found:
+        described |= _computed(p, described)
     groups: dict[str | int, list[str]] = {}
     for p in found:
         groups.setdefault(p.identity, []).append(p.name)
@@ -98,6 +103,39 @@ def _tensor(place: Place, shapes: Mapping[str, tuple[int, ...]], layout: str) ->
     return TensorDescription(
         name, shape, axes.kind, axes.fan_in, axes.fan_out, place.owner_name, module
     )
+
+
+def _computed(place: Place, known: Mapping[str, TensorDescription]) -> dict[str, TensorDescription]:
+    """The parameters from which a module that stands around a layer computes its weight, as what they are to it.
+
+    Raises:
+        PlanError: If no size that is planned for its weights would last.
+    """
+    for path, module in place.chain:
+        own, flax = class_of(module, "equinox", _EQUINOX), class_of(module, "flax.nnx", _NNX)
+        if flax is not None:
+            where = ".".join(path)
+            raise PlanError(
+                f"`{where or 'the model'}` is a {flax} of Flax NNX, which at every call writes the weight that it "
+                "computes over the one that was drawn, so no size that a plan gives it lasts. Divide by the norm "
+                "in the layer's own code, with a parameter for the length, or plan the model without it."
+            )
+        if own == "SpectralNorm":
+            raise PlanError(
+                f"`{'.'.join(path) or 'the model'}` is a SpectralNorm of Equinox: its largest singular value of 1 "
+                "needs a power of the width in the forward pass, and no trace tells whether that is behind this "
+                "layer or before the next. Plan the model without it."
+            )
+        if own is None:
+            continue
+        weight = ".".join((*path, "layer", module.weight_name))
+        if place.name == ".".join((*path, "g")):
+            length = known[place.name]
+            every = tuple(range(len(length.shape)))
+            return {
+                place.name: replace(length, kind=Kind.GAIN, fan_in=(), fan_out=every, of=weight)
+            }
+    return {}
 
 
 def _copies(found: list[Place]) -> tuple[tuple[str, ...], ...]:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from scalewise.plan import PlanError, Spread
+from scalewise.plan import Plan, PlanError, Spread, TensorPlan
+from scalewise.plan._parts import std_beside
 from scalewise.plan._spread import rescaling, spread_error, told_mean
 
 
@@ -64,10 +65,7 @@ def respread(name: str, value: Any, base: Spread, goal: float, *, tuned: bool = 
     Raises:
         PlanError: If the entries are all equal at one size and differ at the other.
     """
-    own = spread(name, value)
-    kind = jnp.result_type(value)
-    rounding = float(jnp.finfo(kind).eps) if jnp.issubdtype(kind, jnp.inexact) else 0.0
-    factor = rescaling(name, own, base, goal, rounding, tuned=tuned)
+    own, factor = _factor(name, value, base, goal, tuned=tuned)
     if factor == 1:
         return value
     mean = told_mean(own, value.size)
@@ -78,6 +76,53 @@ def respread(name: str, value: Any, base: Spread, goal: float, *, tuned: bool = 
         entries.astype(np.promote_types(entries.dtype, np.float64)) * factor + mean * (1 - factor)
     ).astype(entries.dtype)
     return jax.device_put(new, value.sharding) if isinstance(value, jax.Array) else new
+
+
+def relength(plan: Plan, length: Any, of: TensorPlan, direction: Any) -> Any:
+    """Lengths that go with their direction: a weight of so much the size has so much the length.
+
+    Args:
+        plan: The plan.
+        length: The lengths.
+        of: The row of the direction that they multiply.
+        direction: That, as its model's code draws it at the target.
+    """
+    tuned = of.constants.std != 1
+    _, factor = _factor(of.name, direction, of.base, plan.std(of.name), tuned=tuned)
+    return length if factor == 1 else (length * factor).astype(length.dtype)
+
+
+def _factor(
+    name: str, value: Any, base: Spread, goal: float, *, tuned: bool
+) -> tuple[Spread, float]:
+    """The spread of an array, and what brings it to the one that is planned."""
+    own, kind = spread(name, value), jnp.result_type(value)
+    rounding = float(jnp.finfo(kind).eps) if jnp.issubdtype(kind, jnp.inexact) else 0.0
+    return own, rescaling(name, own, base, goal, rounding, tuned=tuned)
+
+
+def respread_parts(plan: Plan, row: TensorPlan, name: str, value: Any) -> Any:
+    """A weight of which columns do not go with the width, and start by a rule of their own.
+
+    Args:
+        plan: The plan.
+        row: The weight's.
+        name: For messages.
+        value: The array as its model's code draws it at the target.
+
+    Raises:
+        PlanError: As in `respread`.
+    """
+    axis, tuned = row.fixed[0][0], row.constants.std != 1
+    stays = [i for _, start, stop in row.fixed for i in range(start, stop)]
+    grows = sorted({*range(row.shape[axis])} - {*stays})
+    goals = (std_beside(plan, row), plan.std(row.name))
+    parts = [
+        respread(name, value.take(np.array(which), axis), row.base, goal, tuned=tuned)
+        for which, goal in zip((stays, grows), goals, strict=True)
+    ]
+    together = np.concatenate if isinstance(value, np.ndarray) else jnp.concatenate
+    return together(parts, axis).take(np.argsort([*stays, *grows]), axis)
 
 
 def _elsewhere(value: Any) -> bool:

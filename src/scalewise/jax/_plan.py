@@ -12,7 +12,7 @@ from scalewise._checked import Must, checked
 from scalewise._extras import require
 from scalewise._readable import readable
 from scalewise.jax._describe import parameters
-from scalewise.jax._entries import respread
+from scalewise.jax._entries import relength, respread, respread_parts
 from scalewise.jax._optax import factor_tree, wrapped
 from scalewise.jax._probe import Options, drawn_model, planned
 from scalewise.jax._resolve import resolved
@@ -221,7 +221,12 @@ class JaxPlan(Verified):
                     f"{row.shape}. Build the model with the target's sizes, or plan for these."
                 )
             new[name] = place.value
-            if self.table.respreads(row):
+            if row.of:
+                drawn = next(p.value for p in found if resolved(self.table, p.name) == row.of)
+                new[name] = relength(self.table, place.value, self.table[row.of], drawn)
+            elif row.fixed and self.table.respreads(row):
+                new[name] = respread_parts(self.table, row, place.name, place.value)
+            elif self.table.respreads(row):
                 tuned = row.constants.std != 1
                 new[name] = respread(
                     place.name, place.value, row.base, self.table.std(name), tuned=tuned

@@ -116,11 +116,13 @@ class Recorder:
     """Computes equations and keeps outputs and attention logits.
 
     Args:
+        lengths: Tensors that are lengths of weights, which go by their directions.
         outputs: What tensors write, in order.
         attentions: Attention logits, in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lengths: frozenset[str] = frozenset()) -> None:
+        self._lengths = lengths
         self.outputs: list[Output] = []
         self.attentions: list[Attending] = []
         self._numbers = count()
@@ -207,11 +209,11 @@ class Recorder:
         self, eqn: Any, weight: Seen, inputs: list[Seen], made: Seen, **about: Any
     ) -> Seen:
         """An array meets a tensor: what the tensor writes."""
-        if len(weight.old) != 1:
+        names = [n for n in weight.old if n not in self._lengths]
+        if len(names) != 1:
             return made
         own = [k if k is weight else replace(k, old={}) for k in inputs]
-        old = self._single(eqn, own)
-        (name,) = weight.old
+        old, (name,) = self._single(eqn, own), names
         settings = {"looked_up": False, "given": None} | about
         self.outputs.append(Output(name, value=made.value, old=old, **settings))
         return replace(made, old=old, output=len(self.outputs) - 1)
@@ -247,7 +249,7 @@ class Recorder:
         kept: list[Recorder] = []
 
         def body(values: Any, slices: Any) -> Any:
-            step = Recorder()
+            step = Recorder(self._lengths)
             inside = [replace(k, **parts) for k, parts in zip(xs, slices, strict=True)]
             out = step.run(
                 p["jaxpr"], [*map(_settled, fixed), *(Seen(v, True) for v in values), *inside]

@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, inner
 from scalewise.plan._flow import Flow
+from scalewise.plan._parts import put_together
 from scalewise.plan._paths import Passed, Tracks
 from scalewise.plan._values import Value
 
@@ -35,6 +36,7 @@ _PASSED = frozenset(
 )
 _BOUNDS = frozenset(["max", "min", "clamp"])
 _PARTS = frozenset(["slice", "dynamic_slice", "gather", "split"])
+_SUMS = frozenset(["dot_general", "conv_general_dilated", "reduce_sum"])
 _SATURATING = frozenset(["exp", "exp2", "logistic"])
 _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "square": 2.0, "abs": 1.0, "cbrt": 1 / 3}
 # Bounds that no array of order one meets, and those that only keep from zero.
@@ -55,6 +57,7 @@ class Known:
         passed: Which tensors lie right before it.
         picked: How many were chosen, of an index of the largest entries; else 0.
         few: Of a mask of what was chosen: among how many it was, and how many.
+        pieces: Lengths of the arrays that were put beside each other to make it, along one axis.
     """
 
     value: Value | None = None
@@ -66,14 +69,22 @@ class Known:
     passed: Passed = field(default_factory=Passed)
     picked: int = 0
     few: tuple[int, int] | None = None
+    pieces: tuple[int, ...] = ()
 
 
 @dataclass
 class Walk:
-    """Follows what the weights of a model do from one equation to the next."""
+    """Follows what the weights of a model do from one equation to the next.
+
+    Args:
+        flow: What is told of products and multipliers.
+        tracks: What is told of tensors behind each other.
+        read: By name of tensor the lengths of what it sums over, where that was put together.
+    """
 
     flow: Flow = field(default_factory=Flow)
     tracks: Tracks = field(default_factory=Tracks)
+    read: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _numbers: Any = field(default_factory=count)
 
     def input(self, array: Any) -> Known:
@@ -117,7 +128,7 @@ class Walk:
             one = self._result(eqn, given)
             made = [k.passed for k in given if k.value is not None]
             passed = self.tracks.through(made, data=_data(one), lookup=_picks(eqn, given))
-            one = replace(one, passed=passed)
+            one = replace(one, passed=passed, pieces=_pieces(eqn, given))
             parts = eqn.primitive.name in _PARTS
             found = [_told(eqn, given, self._as(v, one, parts)) for v in eqn.outvars]
         return [
@@ -248,6 +259,9 @@ class Walk:
             length = math.prod(shape[i] for i in kernel[1:])
         self.flow.place = place_of(whole.origin)
         value = self.flow.contracted(one.value, two.value, length, batched=batched)
+        matrix, other = (two, one) if one.value.data else (one, two)
+        if sum(other.pieces) == length and matrix.value is not None and not matrix.value.data:
+            self.read |= {s.name: other.pieces for s in matrix.value.parts}
         names = frozenset(s.name for s in value.parts if s.name)
         origin = whole.origin if any(s.kind == "product" for s in value.parts) else names
         return Known(value, lineage=self._fresh(), origin=origin)
@@ -301,6 +315,17 @@ def _told(eqn: Any, given: Sequence[Known], found: Known) -> Known:
     if name in _KEEPS and found.told:
         return replace(found, picked=picked, few=few)
     return found
+
+
+def _pieces(eqn: Any, given: Sequence[Known]) -> tuple[int, ...]:
+    """The lengths of what a result is put together from, through every equation that keeps the axis."""
+    name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape
+    if name == "concatenate":
+        sizes = (v.aval.shape[eqn.params["dimension"]] for v in eqn.invars)
+        return put_together(zip((k.pieces for k in given), sizes, strict=True))
+    if name in _SUMS or name in _PARTS:
+        return ()
+    return next((k.pieces for k in given if k.pieces and sum(k.pieces) in shape), ())
 
 
 def _number(of: Known) -> float:

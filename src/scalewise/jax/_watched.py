@@ -178,7 +178,7 @@ class Program:
             for n in sorted(values)
         ]
         data = [Seen(x, data=True) for x in jax.tree.leaves((others, given))]
-        recorder = Recorder()
+        recorder = Recorder(frozenset(t.name for t in self.table.tensors if t.of))
         (loss,) = recorder.run(closed, [*tensors, *data])
         if kept is not None:
             kept.append(recorder)

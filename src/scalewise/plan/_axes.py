@@ -4,7 +4,8 @@ r"""Sizes beside width and depth: which there are, what the factory is given, an
 * `heads` and `kv_heads` go along with the width. Where fewer queries share a head of keys at the base than at the
   target, keys and values are on the way from matrices between widths to bottlenecks of a fixed size: the rule of
   one over that of the other, along the queries of each head of keys.
-* `rank` is an inner width: what writes to it is an input to it and what sums over it reads it out.
+* `rank` is an inner width: what writes to it is an input to it and what sums over it reads it out, from a start as
+  of a hidden matrix where it writes to the width.
 * `experts` and `vocabulary` share the samples out: each slice sees one part in $X$ of them, so its gradients go as
   $X^{-1}$, and its steps should not. An orthogonal matrix has a row for each slice, whatever their number.
 """
@@ -171,6 +172,7 @@ def axis_rules(
     *,
     forward: Mapping[str, Fraction],
     many: Collection[str] = (),
+    role: Role = Role.FIXED,
 ) -> Rule:
     """The powers of the sizes here, of one tensor.
 
@@ -181,6 +183,7 @@ def axis_rules(
         strategy: The exponents of width.
         forward: By axis the power by which the model's own code multiplies the tensor.
         many: The axes along which there are more tensors of its kind, each as large: experts that are modules.
+        role: What it is to the width.
 
     Raises:
         PlanError: If no rule is known.
@@ -193,25 +196,24 @@ def axis_rules(
         own = forward.get(axis, Fraction(0))
         if axis in many and not (grown or own):
             out = out * _of_many(axis, law, strategy)
+        elif (grown or own) and strategy.plain_biases:
+            continue
+        elif axis == "rank" and (grown or own):
+            out = out * _inner(tensor, grown, law, strategy, forward=own, role=role)
         elif grown or own:
-            out = out * _along_axis(axis, tensor, other, grown, law, strategy, own)
+            out = out * _along_axis(axis, tensor, grown, law, strategy)
     return out
 
 
 def _along_axis(
-    axis: str, tensor: TensorDescription, other: TensorDescription, grown: set[int], law: Law,
-    strategy: Strategy, forward: Fraction,
-) -> Rule:  # fmt: skip
-    if strategy.plain_biases:
-        return Rule(Powers(), Powers(), Powers(), Powers())
+    axis: str, tensor: TensorDescription, grown: set[int], law: Law, strategy: Strategy
+) -> Rule:
     if axis == "queries":
         if tensor.kind is not Kind.MATRIX or not grown <= set(tensor.fan_out):
             return Rule(Powers(), Powers(), Powers(), Powers())
         roles = ((Role.BOTTLENECK, Layer.LAST), (Role.HIDDEN, Layer.HIDDEN))
         few, many = (rule(strategy, role, layer, law).along(axis) for role, layer in roles)
         return few / many
-    if axis == "rank":
-        return _inner(axis, tensor, grown, law, strategy, forward)
     sides = bool(law.norm.fan_in or law.norm.fan_out)
     rows = len(tensor.shape) == 2 and grown <= set(
         tensor.fan_out
@@ -251,24 +253,38 @@ def _polar(law: Law) -> bool:
 
 
 def _inner(
-    axis: str, tensor: TensorDescription, grown: set[int], law: Law, strategy: Strategy, forward: Fraction
-) -> Rule:  # fmt: skip
-    """A tensor that writes to an inner width, or sums over it."""
-    if tensor.kind in (Kind.BIAS, Kind.GAIN) or grown <= set(tensor.fan_out):
-        role, layer = Role.INPUT, Layer.FIRST
-        if tensor.kind in (Kind.BIAS, Kind.GAIN):
-            role, layer = Role.VECTOR, Layer.HIDDEN
-        if not grown:
-            # Multiplied by a power of it, and of a fixed size.
-            role, layer = Role.FIXED, Layer.LAST
+    tensor: TensorDescription,
+    grown: set[int],
+    law: Law,
+    strategy: Strategy,
+    *,
+    forward: Fraction,
+    role: Role,
+) -> Rule:
+    """A tensor that writes to an inner width, or sums over it.
+
+    What sums over $r$ and writes to a width $n$ that is no smaller moves like a readout of $r$. But what it passes
+    back to each of the $r$, $(n/r)^{1/2}$ of its own random weights beside $n/r$ of what was learnt, is no larger
+    if it starts at $r^{-1/2}$; started like a readout, what it writes would be lost in a wide latent.
+    """
+    kind, normed = tensor.kind, False
+    if kind in (Kind.BIAS, Kind.GAIN):
+        own, layer = Role.VECTOR, Layer.HIDDEN
+    elif grown <= set(tensor.fan_out):
+        own, layer = Role.INPUT, Layer.FIRST
     elif grown <= set(tensor.fan_in):
-        role, layer = Role.OUTPUT, Layer.LAST
+        own, layer = Role.OUTPUT, Layer.LAST
+        if role is Role.INPUT:
+            own, normed = Role.BOTTLENECK, True
     else:
         raise PlanError(
-            f"`{tensor.name}` of shape {tensor.shape} goes along with {axis!r}, and whether it sums over that or "
+            f"`{tensor.name}` of shape {tensor.shape} goes along with 'rank', and whether it sums over that or "
             "writes to it no module says. Let a linear layer hold it."
         )
-    return rule(strategy, role, layer, law, forward=forward).along(axis)
+    if not grown:
+        # Multiplied by a power of it, and of a fixed size.
+        own, layer = Role.FIXED, Layer.LAST
+    return rule(strategy, own, layer, law, forward=forward, normed=normed).along("rank")
 
 
 def parameters_of(model: ModelDescription) -> int:

@@ -74,6 +74,8 @@ class Flow:
     def joined(self, values: Iterable[Value]) -> Value:
         """A sum, or arrays put together."""
         found, parts = list(values), {}
+        if len(found) == 1 and found[0].data:
+            return found[0]
         for value in found:
             for source, factor in value.parts.items():
                 parts[source] = max(parts.get(source, 0.0), factor, key=abs)

@@ -6,15 +6,16 @@ at the base, like those of a layer that reads inputs. Drawn like the others they
 $h$ adds, and a wide network would not see $x$.
 
 One tensor has one learning rate, and that is $W_h$'s: under a larger one $W_h$ would move too far. So $W_x$ learns
-by the power of $F$ more slowly than a layer of its own would. It starts where the base starts, and what is trained
-below and above goes on; who wants it to learn at its own rate gives it a layer, which computes the same.
+by the power of $F$ more slowly than a layer of its own would, and in the limit not at all. It starts where the base
+starts, and what is trained below and above goes on; who wants it to learn at its own rate gives it a layer, which
+computes the same.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -29,6 +30,15 @@ from scalewise.plan._table import Plan, TensorPlan
 Stretch = tuple[int, int, int]
 Pieces = Mapping[str, tuple[int, ...]]
 _SUMMED = (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
+
+
+def put_together(parts: Iterable[tuple[Sequence[int], int]]) -> tuple[int, ...]:
+    """The lengths of what an array is put together from, along one axis.
+
+    Args:
+        parts: Of each array the lengths of what it was put together from itself, and its own.
+    """
+    return tuple(n for own, size in parts for n in (own if sum(own) == size else [size]))
 
 
 def beside_the_width(
@@ -102,6 +112,7 @@ def about_parts(plan: Plan) -> list[str]:
     found = {pattern(t.name): fixed_columns(t.fixed) for t in plan.tensors if t.fixed}
     return [
         f"`{name}` sums over the width and, beside it, over {columns} of a fixed number: the weights of these "
-        "start as at the base and learn at the rate of the others, more slowly than in a layer of their own."
+        "start as at the base and learn at the rate of the others, more slowly the larger the width. If what they "
+        "read matters, give it a layer of its own and add the two: that computes the same."
         for name, columns in found.items()
     ]

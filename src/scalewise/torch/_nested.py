@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from scalewise.plan._nested import held_in
 
+_PLAIN = frozenset(
+    [int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format]
+)  # fmt: skip
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
+
+def tensors_in(value: Any) -> list[Tensor]:
     """Every tensor, in order, of a value of any kind: a container, a dataclass, a distribution, another object."""
+    found: list[Tensor] = []
+    _gather(value, found)
+    return found
+
+
+def _gather(value: Any, found: list[Tensor]) -> None:
+    # An operation takes tensors, numbers and rows of them, a hundred thousand times in a large model.
     if isinstance(value, Tensor):
-        yield value
-    else:
-        yield from held_in(value, lambda part: isinstance(part, Tensor), nn.Module)
+        found.append(value)
+    elif type(value) in (tuple, list):
+        for part in value:
+            _gather(part, found)
+    elif type(value) is dict:
+        for part in value.values():
+            _gather(part, found)
+    elif type(value) not in _PLAIN:
+        found += held_in(value, lambda part: isinstance(part, Tensor), nn.Module)

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from scalewise.plan._parts import put_together
+
 # What may change its last axis, or sum over it, and would take a length for another.
 _ENDS = frozenset(
     """mm bmm mv dot addmm baddbmm addmv addbmm convolution embedding sum mean slice select split narrow
@@ -36,13 +38,11 @@ class Pieces:
         if operation == "cat":
             together, *rest = args
             axis = rest[0] if rest else 0
-            lengths: list[int] = []
-            nothing: list[int] = []
             # An empty cache has no axes yet.
-            for one in (t for t in together if t.ndim == out.ndim):
-                own, size = self._lengths.get(id(one), nothing), one.size(axis)
-                lengths += own if sum(own) == size else [size]
-            self._lengths[id(out)] = tuple(lengths)
+            parts = [t for t in together if t.ndim == out.ndim]
+            self._lengths[id(out)] = put_together(
+                (self._lengths.get(id(t), ()), t.size(axis)) for t in parts
+            )
             return
         for one in given:
             own = self._lengths.get(id(one))

@@ -15,14 +15,15 @@ from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe, Spread
 from scalewise.plan._axes import Compared, compared, ratios_of, taken
+from scalewise.plan._experts import AXIS, at_targets_number, more_of, with_mates
 from scalewise.plan._forward import Inputs, Passes
-from scalewise.plan._mates import AXIS, at_targets_number, more_of, with_mates
 from scalewise.plan._probed import Sights
 from scalewise.plan._request import Request
 from scalewise.plan._uses import explained
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
+from scalewise.torch._repeated import Repeated, told
 
 Factory = Callable[..., nn.Module]
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class _Models:
             _refuse_quantised(model)
             # Its shapes are those that it has anywhere.
             self._once("shapes", sizes, lambda: describe(model))
-            return {n: moments(p, n) for n, p in places(model).items()}
+            return {n: told(moments(p, n), p.numel()) for n, p in places(model).items()}
 
         return self._once("spreads", sizes, drawn)
 
@@ -177,7 +178,7 @@ def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
     sizes = taken(build, sizes)
     call = f"build({', '.join(f'{k}={v!r}' for k, v in sizes.items())})"
     try:
-        with undisturbed(), torch.device(device):
+        with undisturbed(), torch.device(device), Repeated():
             model = build(**sizes)
     except Exception as error:
         what = f"`{call}` raised {type(error).__name__} on the device {device!r}: {error}"

@@ -27,6 +27,7 @@ from scalewise.torch._picks import CHOOSES, SCATTERS, Picks
 from scalewise.torch._pieces import Pieces
 from scalewise.torch._plainly import plainly
 from scalewise.torch._uses import UseTrace
+from scalewise.torch._weightless import Weightless
 
 
 class Unseen(Exception):
@@ -78,6 +79,7 @@ class Trace(TorchDispatchMode):
         self._known: dict[int, tuple[Tensor, Value]] = {}
         self._passed: dict[int, Passed] = {}
         self._weights = {id(p): p for p in model.parameters()}
+        self._weightless = Weightless()
         bounded = _bounded(model)
         self._bounded = {bare(n, ()) for n, p in model.named_parameters() if id(p) in bounded}
         for name, p in model.named_parameters():
@@ -122,13 +124,13 @@ class Trace(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        out = self._weightless.call(func, args, kwargs)
         name = func._schema.name.rpartition("::")[2]
         in_place = name.endswith("_") and not name.startswith("_")
         name = name.rstrip("_") if in_place else name
         self.uses.see(name, args, out, self._fixed)
         self.picks.see(name, args, out, in_place=in_place)
-        flat = list(tensors_in((args, kwargs)))
+        flat = tensors_in((args, kwargs))
         values = [v for v in map(self.value, flat) if v is not None]
         if not values or (self.picks.zero(out) and self.value(out) is None):
             return out

@@ -85,12 +85,12 @@ class UseTrace:
             out: What it returned.
             fixed: Whether a tensor is made of the model's parameters alone.
         """
-        tensors = list(tensors_in(args))
+        tensors = tensors_in(args)
         seen = [(t, v) for t in tensors if (v := self._view(t)) is not None]
         if not seen:
             self._perhaps_summed(operation, args)
             return
-        results = list(tensors_in(out))
+        results = tensors_in(out)
         if all(self._view(t) is not None for t in results):
             return
         if len(seen) == 1 and self._derived(operation, args, tensors, seen[0][1], results, fixed):
