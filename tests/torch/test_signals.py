@@ -358,6 +358,15 @@ def test_a_model_without_a_second_width_is_read_at_its_own() -> None:
     assert all(f is not None for f in found.foreseen)
 
 
+def test_steps_of_a_report_are_told() -> None:
+    told: list[tuple[int, int]] = []
+    build = lambda n: perceptron(n, 3)  # noqa: E731
+    sw.torch.signals(
+        build, VECTORS, width=8, progress=lambda done, total: told.append((done, total))
+    )
+    assert told == [(k, 5) for k in range(1, 6)]
+
+
 def test_factories_that_do_not_repeat() -> None:
     one = perceptron(WIDTH, 3)
     assert any(

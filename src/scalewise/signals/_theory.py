@@ -19,7 +19,7 @@ _MOVED = 1e-2  # of the size of an input
 _SAME = 3e-5  # between sizes of one array in two precisions
 _SAMPLES = 2
 _COST = 1e7  # pairs of labels over all fields; a second or two
-_DRAWN = 10.0  # times as much where averages are estimated
+_DRAWN = 4.0  # times as much where averages are estimated
 _SCRAMBLES = 2  # sets of draws there
 _CERTAIN = 0.1  # of a susceptibility, the error that it may have
 
