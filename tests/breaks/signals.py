@@ -13,6 +13,7 @@ STREAM = f"{TESTS}::test_susceptibilities_of_a_stream_of_tokens_are_those_of_dra
 BESIDE = f"{TESTS}::test_the_theory_stands_beside_the_places_that_it_is_of"
 FIELDS = "tests/theory/test_fields.py"
 GIVEN = f"{FIELDS}::test_fields_without_weights_may_be_given"
+SILENT = f"{TESTS}::test_right_models_are_passed_in_silence"
 STEPS = f"{TESTS}::test_the_optimizer_is_known_by_its_first_steps"
 
 of_rows = row("torch/_rows.py", AUTODIFF)
@@ -53,5 +54,9 @@ MUTANTS = (
         "abs(off - math.log(own.fan_out / own.fan_in))",
     ),
     of_streams("signals: streams may grow", "grown > _GROWN and", "grown > 40 * _GROWN and"),
+    of_streams("signals: branches scaled by the depth grow", "not scaled and", "", SILENT),
+    of_findings(
+        "signals: gates want another variance", "abs(math.log(own.C_W)) < _ALIKE", "False", SILENT
+    ),
     of_steps("signals: the first step is small", "one[0] > _TOO_LARGE", "one[0] > 9"),
 )
