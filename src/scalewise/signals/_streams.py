@@ -17,7 +17,7 @@ _DROWNED = 8.0  # by how much branches together may exceed what enters
 _SMALL = 0.25  # a variance that is small beside 1, which norms give
 _LOUD = 0.1  # a variance of all branches below which a model is drawn small as a whole, as GPT-2 is
 _SHARE = (
-    2.5  # of the variance of a stream: branches that add so much together are scaled by the depth
+    4.0  # of the variance of a stream: branches that add so much together are scaled by the depth
 )
 _KEPT = 1e-3  # of what enters a stream with norms in it, along the stream
 
