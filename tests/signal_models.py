@@ -305,7 +305,33 @@ class LSTM(nn.Module):
         return self.head(self.states(x)[0][:, -1])
 
 
+class Gated(nn.Module):
+    """Branches with a gate (SwiGLU, variance 1/fan-in), or of two He layers, over the root of their number."""
+
+    def __init__(self, n: int, gates: bool) -> None:
+        super().__init__()
+        wide = 2 * n if gates else n
+        self.into, self.gates, self.out = nn.Linear(16, n), gates, nn.Linear(n, 3)
+        self.one, self.two, self.down = (
+            nn.ModuleList(nn.Linear(a, b) for _ in range(12))
+            for a, b in ((n, wide), (n, wide), (wide, n))
+        )
+        drawn(self, 1.0 if gates else 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.into(x)
+        for one, two, down in zip(self.one, self.two, self.down, strict=True):
+            if self.gates:
+                y = nn.functional.rms_norm(x, x.shape[-1:])
+                x = x + down(nn.functional.silu(one(y)) * two(y)) * 12**-0.5
+            else:
+                x = x + down(torch.relu(one(x))) * 12**-0.5
+        return self.out(x)
+
+
 RIGHT: dict[str, Case] = {
+    "gates": (lambda n: Gated(n, True), VECTORS),
+    "scaled branches without norms": (lambda n: Gated(n, False), VECTORS),
     "critical tanh": (lambda n: drawn(perceptron(n), 1.0), VECTORS),
     "He ReLU": (lambda n: drawn(perceptron(n, 20, nn.ReLU), 2.0), VECTORS),
     "GPT-2": (gpt2, TOKENS),

@@ -161,7 +161,6 @@ LATE = {
     "plan/proof/_transfer.py": "the same",
     "signals/_signals.py": "the same: a picture needs matplotlib",
     "signals/_spread.py": "who measures a model alone, or plans for it, needs no theory",
-    "signals/_theory.py": "who measures a model alone, or plans for it, needs no theory",
     "theory/single/_single_input.py": "the rule for one label is that for many, whose room imports this one",
     "theory/_predict.py": "few enter the rooms of skip connections and of any layers, with an optimiser and JAX",
     "theory/order/_runs.py": "the same",

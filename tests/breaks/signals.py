@@ -9,11 +9,20 @@ CHI = f"{TESTS}::test_susceptibilities_are_those_of_the_activation"
 AUTODIFF = f"{TESTS}::test_sizes_gradients_and_correlations_are_those_of_autodiff"
 SHARES = f"{TESTS}::test_shares_of_units_and_weights"
 SKIPS = f"{TESTS}::test_skips_however_they_are_written"
+STREAM = f"{TESTS}::test_susceptibilities_of_a_stream_of_tokens_are_those_of_drawn_models"
+BESIDE = f"{TESTS}::test_the_theory_stands_beside_the_places_that_it_is_of"
+FIELDS = "tests/theory/test_fields.py"
+GIVEN = f"{FIELDS}::test_fields_without_weights_may_be_given"
+SILENT = f"{TESTS}::test_right_models_are_passed_in_silence"
 STEPS = f"{TESTS}::test_the_optimizer_is_known_by_its_first_steps"
 
 of_rows = row("torch/_rows.py", AUTODIFF)
 of_watch = row("torch/_watch.py", AUTODIFF)
 of_theory = row("signals/_theory.py", RELU)
+of_every_node = row(
+    "theory/flow/_every_node.py",
+    f"{FIELDS}::test_kernels_of_all_fields_are_those_of_site_matrices",
+)
 of_findings = row("signals/_findings.py", NAMED)
 of_streams = row("signals/_streams.py", NAMED)
 of_steps = row("torch/_first_step.py", STEPS)
@@ -27,13 +36,27 @@ MUTANTS = (
         SHARES,
     ),
     of_watch("signals: a sum that is scaled back is doubled", "<= _SCALED_BACK", "< 0", SKIPS),
-    of_theory("signals: the distance of two inputs", "- 2 * own[0, k]", "- own[0, k]", CHI),
+    of_theory("signals: the distance of two inputs", "- 2 * K[0, k]", "- K[0, k]", CHI),
     of_theory("signals: sizes are variances", "size = math.sqrt(max(", "size = float(max("),
+    of_theory("signals: words are not moved", "hot[-1] += _MOVED", "hot[-1] += 0 * _MOVED", CHI),
+    of_theory(
+        "signals: a stream begins at its second sum",
+        "before = own.joined.entry if own.joined.before is None else own.joined.before",
+        "before = own.joined.before",
+        STREAM,
+    ),
+    of_theory("signals: layers in one product are added", "channels[k] / whole", "1.0", BESIDE),
+    of_every_node("fields: positions of all inputs", '"aapq->apq", whole', '"abpq->apq", whole'),
+    of_every_node("fields: what is given is left", "if here in given:", "if not given:", GIVEN),
     of_findings(
         "signals: fan_in for fan_out",
         "abs(off + math.log(own.fan_out / own.fan_in))",
         "abs(off - math.log(own.fan_out / own.fan_in))",
     ),
     of_streams("signals: streams may grow", "grown > _GROWN and", "grown > 40 * _GROWN and"),
+    of_streams("signals: branches scaled by the depth grow", "not scaled and", "", SILENT),
+    of_findings(
+        "signals: gates want another variance", "abs(math.log(own.C_W)) < _ALIKE", "False", SILENT
+    ),
     of_steps("signals: the first step is small", "one[0] > _TOO_LARGE", "one[0] > 9"),
 )

@@ -6,7 +6,7 @@ import pytest
 import scalewise as sw
 from architectures import RATES, by_matrices, compositions, tied_compositions
 from grids import few
-from scalewise.theory.flow import _pair_sets, _passing, _shifts
+from scalewise.theory.flow import _pair_sets, _passing, _shifts, every_node, is_drawn, pairs_of
 from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
 from scalewise.theory.flow._pair_sets import Pairs
 from scalewise.theory.flow._passing import kernel_strips
@@ -33,6 +33,43 @@ def test_outputs_are_those_of_site_matrices(sigma: str, name: str, shape: str) -
     K, Theta = by_matrices(net.program, x)[net.program.layers[-1]]
     np.testing.assert_allclose(flow.K[0], K, rtol=1e-11)
     np.testing.assert_allclose(flow.Theta[0], Theta, rtol=1e-11)
+
+
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("pooled", "line"), ("heads that grow", "line"), ("pooled", "plane")]
+)
+def test_kernels_of_all_fields_are_those_of_site_matrices(
+    name: str, shape: str, positions: bool
+) -> None:
+    net = network("gelu", name, shape)
+    program, x = net.program, RNG.normal(size=(3, *net.input_shape))
+    assert not is_drawn(program)
+    known, found = (
+        dict(enumerate(by_matrices(program, x))),
+        every_node(program, x, positions=positions),
+    )
+    assert found.keys() == known.keys() - program.fixed
+    least = 0
+    for node, own in found.items():
+        sites = int(np.prod(program.positions[node]))
+        K = known[node][0].reshape(3, sites, 3, sites).swapaxes(1, 2)
+        np.testing.assert_allclose(own.between, np.einsum("abpp->abp", K), rtol=1e-11)
+        assert own.within is not None or not positions
+        if own.within is not None:
+            np.testing.assert_allclose(
+                own.within, np.einsum("aapq->apq", K), rtol=1e-11, atol=1e-14
+            )
+        least += 9 * sites * (1 if own.within is None else sites)
+    assert least <= pairs_of(program, 3, positions=positions)
+
+
+def test_fields_without_weights_may_be_given() -> None:
+    net = network("tanh", "pooled", "line")
+    x, y = RNG.normal(size=(2, 3, *net.input_shape))
+    found, want = every_node(net.program, x, given={0: y}), every_node(net.program, y)
+    for node, own in want.items():
+        np.testing.assert_array_equal(found[node].between, own.between)
 
 
 def test_means_count_in_norms_of_tied_layers() -> None:

@@ -16,6 +16,7 @@ from scalewise.plan import PlanError
 from scalewise.signals import Signals
 from signal_models import (
     RIGHT,
+    TOKENS,
     VECTORS,
     WRONG,
     Adam,
@@ -89,22 +90,71 @@ def test_what_a_chain_of_relu_does_is_what_the_theory_says() -> None:
     assert f"V/nK^2 = {want:.2g})" in line
 
 
-def test_susceptibilities_are_those_of_the_activation() -> None:
-    """Of critical tanh with larger weights, against quadrature."""
-    found = sw.torch.signals(
-        lambda n: drawn(perceptron(n, 4), 1.5), VECTORS, width=32, seeds=1
-    ).foreseen
+def word_by_word(n: int) -> nn.Module:
+    return drawn(nn.Sequential(nn.Embedding(31, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh()), 1.5)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_susceptibilities_are_those_of_the_activation(tokens: bool) -> None:
+    """Of tanh with weights of variance 1.5, against quadrature; words are directions of their own."""
+    build, batch = (
+        (word_by_word, TOKENS) if tokens else (lambda n: drawn(perceptron(n, 4), 1.5), VECTORS)
+    )
+    found = sw.torch.signals(build, batch, width=32, seeds=1).foreseen
     z, w = np.polynomial.hermite_e.hermegauss(80)
     w = w / w.sum()
-    K = float(
-        1.5 * VECTORS[0].double().square().mean()
-    )  # small changes are those of the first sample
+    # Small changes are those of the first sample.
+    K = 1.0 if tokens else float(1.5 * VECTORS[0].double().square().mean())
     slope = 1 / np.cosh(np.sqrt(K) * z) ** 2
     up, down = (np.sum(w * np.tanh(np.sqrt(k) * z) ** 2) for k in (K * 1.001, K * 0.999))
     own = found[1]
     assert own is not None
     assert own.chi_perp == pytest.approx(1.5 * np.sum(w * slope**2), rel=2e-3)
     assert own.chi_parallel == pytest.approx(1.5 * (up - down) / (0.002 * K), rel=2e-2)
+
+
+@pytest.mark.parametrize("which", ["chi_parallel", "chi_perp"])
+def test_susceptibilities_of_a_stream_of_tokens_are_those_of_drawn_models(which: str) -> None:
+    """The first text's words made longer, or moved towards others, in decoders of width 256."""
+    build = lambda n: Decoder(n, 2, factor=1.0)  # noqa: E731
+    found = sw.torch.signals(build, TOKENS[:2], width=64, seeds=1)
+    want = [
+        getattr(f, which)
+        for r, f in zip(found.rows, found.foreseen, strict=True)
+        if r.what == "sum" and f is not None
+    ]
+    squares = []
+    for seed in range(6):
+        torch.manual_seed(seed)
+        model = build(256)
+        words = model.words(TOKENS[:1])
+        other = torch.randn(words.shape)
+        moved = 1.01 * words if which == "chi_parallel" else words + 0.01 * other
+        along = [stream(model, x) for x in (words, moved)]
+        change = [
+            (
+                (b**2).mean() - (a**2).mean() if which == "chi_parallel" else ((b - a) ** 2).mean()
+            ).item()
+            for a, b in zip(*along, strict=True)
+        ]
+        squares.append(change)
+    mean = np.mean(squares, axis=0)
+    ratios = np.array(squares)[:, 1:] / np.array(squares)[:, :-1]
+    error = ratios.std(axis=0, ddof=1) / math.sqrt(len(squares))
+    assert len(want) == 4
+    np.testing.assert_array_less(abs(mean[1:] / mean[:-1] - want), 4 * error + 0.03)
+
+
+def stream(model: Any, x: torch.Tensor) -> list[torch.Tensor]:
+    """What flows past the branches, after each of them."""
+    found = [x]
+    with torch.no_grad():
+        for block in model.blocks:
+            x = x + block.attention(block.norm1(x))
+            found.append(x)
+            x = x + block.down(nn.functional.gelu(block.up(block.norm2(x))))
+            found.append(x)
+    return found
 
 
 def test_the_theory_stands_beside_the_places_that_it_is_of() -> None:
@@ -122,7 +172,12 @@ def test_the_theory_stands_beside_the_places_that_it_is_of() -> None:
         assert row.size == pytest.approx(own.size, rel=0.06), row.place
         if row.samples is not None and own.samples is not None:
             assert row.samples == pytest.approx(own.samples, abs=0.15), row.place
-    assert any("tokens cannot be moved" in note for note in found.notes)
+    # Inside of branches, too, and where three layers are one product: only attention's weights are left out.
+    assert {r.what for r, f in zip(found.rows, found.foreseen, strict=True) if f is None} == {
+        "attention"
+    }
+    packed = next(f for r, f in known if r.place == "transformer.h.0.attn.c_attn")
+    assert packed.size == pytest.approx(0.02 * math.sqrt(64), rel=0.05)  # what it reads has size 1
 
 
 def test_sizes_gradients_and_correlations_are_those_of_autodiff() -> None:
@@ -301,6 +356,15 @@ def test_a_model_without_a_second_width_is_read_at_its_own() -> None:
     found = sw.torch.signals(build, VECTORS, width=WIDTH, seeds=2)
     assert any("no second width" in note for note in found.notes)
     assert all(f is not None for f in found.foreseen)
+
+
+def test_steps_of_a_report_are_told() -> None:
+    told: list[tuple[int, int]] = []
+    build = lambda n: perceptron(n, 3)  # noqa: E731
+    sw.torch.signals(
+        build, VECTORS, width=8, progress=lambda done, total: told.append((done, total))
+    )
+    assert told == [(k, 5) for k in range(1, 6)]
 
 
 def test_factories_that_do_not_repeat() -> None:

@@ -169,6 +169,8 @@ def _fans(rows: Sequence[Seen]) -> Iterator[Finding]:
             continue
         of += 1
         off = math.log(own.C_W / critical[1])
+        if abs(math.log(own.C_W)) < _ALIKE:  # 1/fan_in, which is right for gates and linear layers
+            continue
         if abs(off) > _APART and abs(off + math.log(own.fan_out / own.fan_in)) < _ALIKE:
             told.append((row, critical[1]))
     if len(told) >= 2 and len(told) * 3 >= of * 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from scalewise._readable import Rows
@@ -78,9 +79,9 @@ def _cells(
     row: Seen, theory: Foreseen | None, spread: float, draws: int, left_out: int
 ) -> tuple[str, ...]:
     own = theory or Foreseen(float("nan"))
-    chi = [f"{v:.2f}" if v is not None else "-" for v in (own.chi_parallel, own.chi_perp)]
+    chi = ["-" if v is None else _factor(v) for v in (own.chi_parallel, own.chi_perp)]
     gradient = f"{row.gradient:.2g}" + (
-        f" x/{_factor(spread)}" if draws > 1 and row.gradient else ""
+        f" x/{math.exp(spread):.2f}" if draws > 1 and row.gradient else ""
     )
     place = (row.place or "(the model)") + (f" (and {left_out} more)" if left_out else "")
     return (
@@ -90,8 +91,8 @@ def _cells(
     )  # fmt: skip
 
 
-def _factor(spread: float) -> str:
-    return f"{2.718281828**spread:.2f}"
+def _factor(value: float) -> str:
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def _part(value: float | None) -> str:

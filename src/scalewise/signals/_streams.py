@@ -16,6 +16,9 @@ _GROWN, _MANY = 4.0, 8  # of the variance of a stream, over so many branches
 _DROWNED = 8.0  # by how much branches together may exceed what enters
 _SMALL = 0.25  # a variance that is small beside 1, which norms give
 _LOUD = 0.1  # a variance of all branches below which a model is drawn small as a whole, as GPT-2 is
+_SHARE = (
+    4.0  # of the variance of a stream: branches that add so much together are scaled by the depth
+)
 _KEPT = 1e-3  # of what enters a stream with norms in it, along the stream
 
 Told = tuple[str, str, float, str]
@@ -105,11 +108,12 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
         )  # fmt: skip
         if total <= 2:  # as large as branches should be together
             return
-    if count >= _MANY and grown > _GROWN and total > 2 * max(enters, _SMALL):
+    scaled = all(j.branch**2 * count <= _SHARE * j.skip**2 for j in own)
+    if count >= _MANY and not scaled and grown > _GROWN and total > 2 * max(enters, _SMALL):
         last = rows[stream[-1]]
         yield (
             "growing stream", last.place, grown**0.5,
             f"The residual stream grows from {enters**0.5:.3g} to {last.size:.3g} over {count} branches up to "
-            f"`{last.place}`, so that each later one changes less. Multiply branches by 1/sqrt({count}) = "
+            f"`{last.place or 'the model'}`, so that each later one changes less. Multiply branches by 1/sqrt({count}) = "
             f"{count**-0.5:.2g}, for example in the initialisation of their last layers.",
         )  # fmt: skip

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from scalewise._readable import readable
 from scalewise.networks import Network
-from scalewise.networks._nodes import Attend
+from scalewise.networks._nodes import Draw, Read
+from scalewise.reading._steps import Tokens
 from scalewise.signals._seen import Seen
+from scalewise.theory.flow import NodeKernels, every_node, is_drawn, pairs_of
 
 _MOVED = 1e-2  # of the size of an input
 _SAME = 3e-5  # between sizes of one array in two precisions
 _SAMPLES = 2
-_COST = 3e6  # pairs of positions over all layers; a second or two
-_CERTAIN = 0.1  # of a difference, the error that it may have
+_COST = 1e7  # pairs of labels over all fields; a second or two
+_DRAWN = 4.0  # times as much where averages are estimated
+_SCRAMBLES = 2  # sets of draws there
+_CERTAIN = 0.1  # of a susceptibility, the error that it may have
 
 
 @dataclass(frozen=True)
@@ -51,58 +55,50 @@ def foreseen(
         x: The inputs, as the network takes them.
         rows: The rows.
     """
-    nothing: list[Foreseen | None] = [None] * len(rows)
-    program = net.program
-    sites = [math.prod(program.positions[k]) for k in program.layers]
-    few = x[:_SAMPLES]
-    movable = few.dtype.kind == "f" and not any(
-        "token" in str(getattr(n, "said", "")) for n in _readings(net)
-    )
-    inputs = _moved(few) if movable else few
-    cost = sum((len(inputs) * s) ** 2 for s in sites) * (20 if _draws(net) else 1)
-    if cost > _COST:
-        return nothing, (
-            f"The theory is left out: {max(sites)} positions in {net.depth} layers are too many pairs for a "
-            "report. Give smaller inputs, or call `predict` on `scalewise.torch.network(...)`."
+    few, program = x[:_SAMPLES], net.program
+    most = _COST / (_DRAWN if is_drawn(program) else 1.0)
+    wanted = (pairs_of(program, len(few) + 2, positions=p) <= most for p in (True, False))
+    positions = next((p for p, fits in zip((True, False), wanted, strict=True) if fits), None)
+    if positions is None:
+        sites = max(math.prod(program.positions[k]) for k in program.layers)
+        return [None] * len(rows), (
+            f"The theory is left out: {sites} positions in {net.depth} layers are too many pairs for a report. "
+            "Give smaller inputs, or call `predict` on `scalewise.torch.network(...)`."
         )
     of = _matched(net, values, rows)
-    out = list(nothing)
-    kernels = {of[layer]: own for layer, own in _kernels(net, inputs, list(of)).items()}
+    draws = list(_kernels(net, few, positions=positions))
+    kernels = {
+        row: [_joined(own, nodes, program.channels) for own in draws] for row, nodes in of.items()
+    }
+    out: list[Foreseen | None] = [None] * len(rows)
     for row, own in kernels.items():
-        told = own.told(len(few))
-        before = _before(rows, row)
-        if movable and before in kernels:
-            parallel, perp = (own.grown(kernels[before], which, len(few)) for which in (0, 1))
-            told = replace(told, chi_parallel=parallel, chi_perp=perp)
-        out[row] = told
-    note = "" if movable else "The susceptibilities are left out: tokens cannot be moved a little."
-    return out, note
+        before = kernels.get(_before(rows, row))
+        chi = [None if before is None else _chi(before, own, len(few) + k) for k in (0, 1)]
+        out[row] = _told(own, len(few), chi)
+    return out, ""
 
 
-def _kernels(net: Network, inputs: np.ndarray, layers: list[int]) -> dict[int, _Kernel]:
-    """Of layers, from 0, their kernels; those of the same positions in one call."""
-    from scalewise.theory import predict  # who measures alone need not import it
-
-    program, found = net.program, {}
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for layer in layers:
-        groups.setdefault(program.positions[program.layers[layer]], []).append(layer)
-    for group in groups.values():
-        own = predict(net, inputs, layers=[k + 1 for k in group], observables="kernel")
-        error = own.kernel_error.values if "kernel_error" in own else None
-        for i, layer in enumerate(group):
-            found[layer] = _Kernel(
-                _square(own.kernel.values[i]), None if error is None else _square(error[i])
-            )
-    return found
-
-
-def _readings(net: Network) -> list[object]:
-    return [getattr(n, "make", n) for n in net.program.nodes]
-
-
-def _draws(net: Network) -> bool:
-    return bool(net.program.estimated) or any(isinstance(n, Attend) for n in net.program.nodes)
+def _kernels(net: Network, few: np.ndarray, *, positions: bool) -> Iterator[dict[int, NodeKernels]]:
+    """Kernels of all fields for the samples, and for the first one made longer and moved; of each set of draws."""
+    program = net.program
+    tokens = {
+        k: node.make
+        for k, node in enumerate(program.nodes)
+        if isinstance(node, Read) and isinstance(node.make, Tokens)
+    }
+    moved = np.concatenate([few, few[:1], few[:1]])
+    given = {}
+    for (
+        k,
+        make,
+    ) in tokens.items():  # a word is a direction of its own, and another one at a right angle to it
+        given[k] = hot = make(moved, np)
+        hot[-2] *= 1 + _MOVED
+        hot[-1] += _MOVED * np.roll(hot[-1], 1, axis=-1)
+    if not tokens:
+        moved = _moved(few)
+    for scramble in range(_SCRAMBLES if is_drawn(program) else 1):
+        yield every_node(program, moved, positions=positions, scramble=scramble, given=given)
 
 
 def _moved(x: np.ndarray) -> np.ndarray:
@@ -114,28 +110,33 @@ def _moved(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, (1 + _MOVED) * first, first + _MOVED * noise])
 
 
-def _square(own: np.ndarray) -> np.ndarray:
-    """(sample, sample, position, position)."""
-    n = own.shape[0]
-    places = round(math.sqrt(own.size // (n * n)))
-    return own.reshape(n, n, places, places)
-
-
-def _matched(net: Network, values: Sequence[np.ndarray], rows: Sequence[Seen]) -> dict[int, int]:
-    """Of layers, from 0, the rows that hold the same numbers."""
-    program, found, taken = net.program, {}, set()
-    for layer, node in enumerate(program.layers):
-        size = float(np.sqrt(np.mean(np.square(values[node]))))
-        place = program.modules[node] if program.modules else ""
+def _matched(
+    net: Network, values: Sequence[np.ndarray], rows: Sequence[Seen]
+) -> dict[int, tuple[int, ...]]:
+    """Of rows, the nodes that hold the same numbers: one, or what a module computes in one product."""
+    program = net.program
+    alone = [(k,) for k in range(len(program.nodes)) if k not in program.fixed]
+    draws = [k for (k,) in alone if isinstance(program.nodes[k], Draw)]
+    together: dict[tuple[object, ...], list[int]] = {}
+    for k in draws if program.modules else ():
+        key = program.modules[k], program.nodes[k].of, program.positions[k]
+        together.setdefault(key, []).append(k)
+        together.setdefault((program.modules[k], program.positions[k]), []).append(k)
+    packed = [tuple(own) for own in together.values() if len(own) > 1]
+    found: dict[int, tuple[int, ...]] = {}
+    taken: set[int] = set()
+    for nodes in (*alone, *packed):
+        squares = sum(float(np.square(values[k]).sum()) for k in nodes)
+        size = math.sqrt(squares / sum(values[k].size for k in nodes))
+        place = program.modules[nodes[0]] if program.modules else ""
         near = [
-            k
-            for k, row in enumerate(rows)
-            if k not in taken and row.size > 0 and size > 0 and abs(math.log(row.size / size)) < _SAME
+            k for k, row in enumerate(rows)
+            if k not in found and row.size > 0 and size > 0 and abs(math.log(row.size / size)) < _SAME
             and row.what != "attention" and place in (row.place, "")
         ]  # fmt: skip
-        if near:
-            found[layer] = near[0]
-            taken.add(near[0])
+        if near and not taken.intersection(nodes):
+            found[near[0]] = nodes
+            taken.update(nodes)
     return found
 
 
@@ -143,7 +144,8 @@ def _before(rows: Sequence[Seen], row: int) -> int:
     """The row of which a row is the next; -1 if there is none."""
     own = rows[row]
     if own.joined is not None:
-        return -1 if own.joined.before is None else own.joined.before
+        before = own.joined.entry if own.joined.before is None else own.joined.before
+        return -1 if before is None else before
     if own.chain is None or own.chain[1] < 2:
         return -1
     start, count = own.chain
@@ -153,40 +155,51 @@ def _before(rows: Sequence[Seen], row: int) -> int:
     return same[-1] if same else -1
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    K: np.ndarray
-    error: np.ndarray | None
+def _joined(
+    kernels: Mapping[int, NodeKernels], nodes: Sequence[int], channels: Sequence[int]
+) -> NodeKernels:
+    """The kernel of some fields whose channels stand beside each other."""
+    whole = sum(channels[k] for k in nodes)
+    own = [(channels[k] / whole, kernels[k]) for k in nodes]
+    between = sum((share * k.between for share, k in own), start=np.zeros(()))
+    known = [share * k.within for share, k in own if k.within is not None]
+    within = sum(known, start=np.zeros(())) if len(known) == len(own) else None
+    return NodeKernels(between, within)
 
-    def told(self, samples: int) -> Foreseen:
-        """Size and correlations of the samples that were not moved."""
-        K = self.K[:samples, :samples]
-        places = K.shape[2]
-        diagonal = np.einsum("iipp->ip", K)
-        size = math.sqrt(max(float(diagonal.mean()), 0.0))
-        between = within = None
-        root = np.sqrt(np.maximum(diagonal, 1e-300))
-        if diagonal.min() > 0:
-            if samples > 1:
-                alike = np.einsum("ijpp->ijp", K) / (root[:, None] * root[None])
-                between = float(alike[~np.eye(samples, dtype=bool)].mean())
-            if places > 1:
-                alike = np.einsum("iipq->ipq", K) / (root[:, :, None] * root[:, None])
-                within = float(alike[:, ~np.eye(places, dtype=bool)].mean())
-        return Foreseen(size, between, within)
 
-    def _difference(self, which: int, samples: int) -> float | None:
-        k = samples + which
-        own = np.einsum("ijpp->ij", self.K)
-        found = own[k, k] - own[0, 0] if which == 0 else own[k, k] + own[0, 0] - 2 * own[0, k]
-        if self.error is not None:
-            errors = np.einsum("ijpp->ij", self.error)
-            if errors[[k, 0, 0], [k, 0, k]].max() > _CERTAIN * abs(found):
-                return None
-        # A difference of what norms have made equal is rounding.
-        return float(found) if abs(found) > 1e-9 * abs(own[0, 0]) else None
+def _told(draws: Sequence[NodeKernels], samples: int, chi: Sequence[float | None]) -> Foreseen:
+    """Size and correlations of the samples that were not moved."""
+    K = np.mean([own.between[:samples, :samples] for own in draws], axis=0)
+    diagonal = np.einsum("iip->ip", K)
+    size = math.sqrt(max(float(diagonal.mean()), 0.0))
+    between = within = None
+    if diagonal.min() > 0:
+        root = np.sqrt(diagonal)
+        if samples > 1:
+            alike = K / (root[:, None] * root[None])
+            between = float(alike[~np.eye(samples, dtype=bool)].mean())
+        if K.shape[2] > 1 and all(own.within is not None for own in draws):
+            own = np.mean([own.within[:samples] for own in draws if own.within is not None], axis=0)
+            alike = own / (root[:, :, None] * root[:, None])
+            within = float(alike[:, ~np.eye(K.shape[2], dtype=bool)].mean())
+    return Foreseen(size, between, within, *chi)
 
-    def grown(self, before: _Kernel, which: int, samples: int) -> float | None:
-        """A difference over that of the place before."""
-        one, two = before._difference(which, samples), self._difference(which, samples)
-        return None if one is None or two is None or not one else two / one
+
+def _chi(before: Sequence[NodeKernels], here: Sequence[NodeKernels], k: int) -> float | None:
+    """By what a small difference is multiplied, if sets of draws agree on it."""
+    found = []
+    for one, two in zip(before, here, strict=True):
+        first, second = (_difference(own.between.sum(axis=2), k) for own in (one, two))
+        if not first or second is None:
+            return None
+        found.append(second / first)
+    mean = sum(found) / len(found)
+    return mean if max(found) - min(found) <= _CERTAIN * abs(mean) else None
+
+
+def _difference(K: np.ndarray, k: int) -> float | None:
+    """Between the first input and one that was made longer (the last but one), or moved (the last)."""
+    longer = k == len(K) - 2
+    found = K[k, k] - K[0, 0] if longer else K[k, k] + K[0, 0] - 2 * K[0, k]
+    # A difference of what norms have made equal is rounding.
+    return float(found) if abs(found) > 1e-9 * abs(K[0, 0]) else None

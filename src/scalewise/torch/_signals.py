@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -12,13 +13,20 @@ from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
 from scalewise.networks._weights import by_node, fields
-from scalewise.plan._errors import PlanError
+from scalewise.plan import PlanError
 from scalewise.plan._forward import Inputs, given
-from scalewise.signals import Finding, Foreseen, Seen, Signals, findings
-from scalewise.signals._seen import over_seeds
-from scalewise.signals._spread import spread_of_outputs
-from scalewise.signals._theory import foreseen
-from scalewise.signals._told import told_of
+from scalewise.signals import (
+    Finding,
+    Foreseen,
+    Seen,
+    Signals,
+    findings,
+    foreseen,
+    over_seeds,
+    spread_of_outputs,
+    told_of,
+)
+from scalewise.sweeps._progress import Reporter
 from scalewise.torch._audit import OptimizerLike, _is_pair, _with_settings
 from scalewise.torch._first_step import uncorrected
 from scalewise.torch._measure import Loss
@@ -44,6 +52,7 @@ def signals(
     optimizer: AnyOptimizer | None = None,
     seeds: Count = 3,
     theory: bool = True,
+    progress: Any = None,
 ) -> Signals:
     r"""A health report before training: where signals and gradients die, explode or become alike, and what to do.
 
@@ -60,6 +69,7 @@ def signals(
         optimizer: What will train the model, to look at its first steps.
         seeds: How many draws of the model are measured, with a function.
         theory: Whether to read the model, which takes seconds for a model of a dozen blocks.
+        progress: As in `scalewise.sweep`, of draws, the reading and the theory.
 
     Returns:
         Sizes, correlations and gradients at every place, what the theory says of them, and findings; ``print``
@@ -88,28 +98,19 @@ def signals(
     _check(first)
     inputs = _called_with(first, batch, loss)
     samples = _samples(first, inputs)
-    draws = [_measured(first, inputs, loss, batch, samples, 0)]
-    notes = list(draws[0].notes)
-    for seed in range(1, seeds if factory else 1):
-        seed_all(seed)
-        other = next(models)
-        if other is first:
-            notes.append(
-                "`build` returns the same model each time, so there is one draw. Let it build a new one."
-            )
-            break
-        own = _measured(other, inputs, loss, batch, samples, seed)
-        if _places(own) != _places(draws[0]):
-            notes.append(
-                "`build` returned another model when it was called again, so only the first is reported. Let it "
-                "build the same model each time."
-            )
-            break
-        draws.append(own)
-    rows, spread = over_seeds([d.rows for d in draws])
-    known, spreads, said = (
-        _theory(build, first, inputs, width, draws[0].rows) if theory else ([], [], [])
-    )
+    count = seeds if factory else 1
+    with Reporter(progress, count + 2 * theory, "steps") as report:
+        draws, notes = _drawn(
+            first,
+            models,
+            count,
+            report,
+            lambda model, seed: _measured(model, inputs, loss, batch, samples, seed),
+        )
+        rows, spread = over_seeds([d.rows for d in draws])
+        known, spreads, said = (
+            _theory(build, first, inputs, width, draws[0].rows, report) if theory else ([], [], [])
+        )
     known = known or [None] * len(rows)
     found = findings(rows, fresh_norms=any("of BatchNorm stands" in n for n in notes))
     found += _steps(optimizer, first)
@@ -117,6 +118,37 @@ def signals(
         tuple(rows), tuple(known), tuple(spread), tuple(found), (*notes, *said),
         (*spreads, *told_of(rows, [d.outputs.numpy() for d in draws])), len(draws),
     )  # fmt: skip
+
+
+def _drawn(
+    first: nn.Module,
+    models: Iterator[Any],
+    count: int,
+    report: Reporter,
+    measure: Callable[[nn.Module, int], Measured],
+) -> tuple[list[Measured], list[str]]:
+    """Draws of the model that are alike, and what there is to say of them."""
+    draws = [measure(first, 0)]
+    notes = list(draws[0].notes)
+    report.add(1)
+    for seed in range(1, count):
+        seed_all(seed)
+        other = next(models)
+        if other is first:
+            notes.append(
+                "`build` returns the same model each time, so there is one draw. Let it build a new one."
+            )
+            break
+        own = measure(other, seed)
+        if _places(own) != _places(draws[0]):
+            notes.append(
+                "`build` returned another model when it was called again, so only the first is reported. Let it "
+                "build the same model each time."
+            )
+            break
+        draws.append(own)
+        report.add(1)
+    return draws, notes
 
 
 def _models(build: Any, width: int | None) -> tuple[Any, bool]:
@@ -225,7 +257,12 @@ def _places(own: Measured) -> list[tuple[str, str]]:
 
 
 def _theory(
-    build: Any, model: nn.Module, inputs: Inputs, width: int | None, rows: tuple[Seen, ...]
+    build: Any,
+    model: nn.Module,
+    inputs: Inputs,
+    width: int | None,
+    rows: tuple[Seen, ...],
+    report: Reporter,
 ) -> tuple[list[Foreseen | None], list[str], list[str]]:
     """What the theory says of each row, how much draws differ, and what it leaves out."""
     said: list[str] = []
@@ -241,10 +278,12 @@ def _theory(
                 said.append(
                     "The model has no second width, so all its hidden layers are taken to grow."
                 )
+        report.add(1)
         given_values = by_node(net.program, one.parameters(net, one.seen.values))
         values = fields(net.program, given_values, one.seen.x)[0]
         known, note = foreseen(net, values, one.seen.x, rows)
         said += [note] if note else []
+        report.add(1)
         spreads: list[str] = []
         with suppress(ValueError):
             spreads += spread_of_outputs(net, one.seen.x)

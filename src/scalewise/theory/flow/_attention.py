@@ -32,7 +32,7 @@ from scalewise.networks._nodes import Attend
 from scalewise.theory.flow._units import normals, rooted
 
 _WORK = 1 << 31  # multiplications for a scramble
-_FEWEST, _MOST = 1 << 5, 1 << 12  # heads
+_FEWEST, MOST_HEADS = 1 << 5, 1 << 12
 _AT_ONCE = 1 << 22  # numbers
 
 Blocks = Float[np.ndarray, "input input place place"]
@@ -82,6 +82,7 @@ def drawn_heads(
     tangents: tuple[Blocks, Keys, Keys] | None,
     seed: tuple[int, int],
     mask: Float[np.ndarray, "input position"] | None = None,
+    most: int = MOST_HEADS,
 ) -> tuple[Blocks, Blocks | None]:
     """C and T of what heads of finite size give, by drawn heads.
 
@@ -91,13 +92,14 @@ def drawn_heads(
         tangents: Likewise, if they are wanted.
         seed: Which draws.
         mask: 1 at the keys that are there; ``None`` if all are.
+        most: How many heads are drawn where these are cheap.
     """
     Kq, Kk, Kv = kernels
     inputs, places, size = len(Kq), max(Kq.shape[-1], Kk.shape[-1]), node.size
     channels = 1 if node.is_plain or tangents is None else size  # that are followed one by one
     work = (inputs * places) ** 2 * places * channels
     turn = max(1, len(node.bias))
-    heads = -(-int(np.clip(_WORK // work, _FEWEST, _MOST)) // turn) * turn
+    heads = -(-int(np.clip(_WORK // work, _FEWEST, most)) // turn) * turn
     keys_there = None if mask is None else mask[:, None, None]
     q, k = (_channels(K, heads * size, (*seed, side)) for side, K in enumerate((Kq, Kk)))
     C = np.zeros_like(Kq)

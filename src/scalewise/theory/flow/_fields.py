@@ -182,7 +182,8 @@ class Fields(Rules):
             )
             Cs, Ts = zip(*tiles, strict=True)
             mask = self._mask(node)
-            found = drawn_heads(node, Cs, Ts if self.ntk else None, (self.scramble, here), mask)
+            tangents, seed = Ts if self.ntk else None, (self.scramble, here)
+            found = drawn_heads(node, Cs, tangents, seed, mask, self.heads)
             self.means[here] = None
             return Pair(*found).each(partial(self.laid_out, at=at))
         if here not in self.maps:

@@ -43,7 +43,7 @@ from scalewise.networks._nodes import (
 )
 from scalewise.networks._program import Program
 from scalewise.networks._sites import Matrix, Taps
-from scalewise.theory.flow._attention import Mixing
+from scalewise.theory.flow._attention import MOST_HEADS, Mixing
 from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._means import Mean, mean_at
 from scalewise.theory.flow._positions import Crossed, axes_of, convolved, mixed
@@ -66,6 +66,7 @@ class Rules:
         maps: Of each activation, norm and attention, by node, on all labels; made where they are missing when
             inputs meet themselves.
         shifts: Of positions that are not crossed, see `Places`.
+        heads: How many are drawn of an attention whose heads do not grow, at most.
         tile: The tile at hand, and the labels of nodes there, by layout.
     """
 
@@ -78,6 +79,7 @@ class Rules:
     maps_of_two: dict[tuple[int, int], KernelMap] = field(default_factory=dict)
     room: Room | None = None
     scramble: int = 0
+    heads: int = MOST_HEADS
     shifts: tuple[int, ...] = ()
     tile: tuple[Inputs, Inputs, tuple[int, ...], dict[Any, Places]] = _NOWHERE
 
