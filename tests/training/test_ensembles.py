@@ -405,6 +405,30 @@ def test_a_task_needs_no_test_samples(algorithm: object) -> None:
         assert np.all(apart <= 5 * wanted[f"{name}_sem"].values), name
 
 
+def test_networks_that_fail_take_none_of_the_others_along() -> None:
+    """Those that are left count, a sentence says what became of the rest, and nothing is decided by them."""
+    narrow = sw.MLP(2, 4, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4)
+    options: dict[str, Any] = {"networks": 60, "control": None, "seed": 1}
+    way = GradientDescent(0.32)
+    with pytest.warns(UserWarning, match=r"of 60 networks .* They are left out, and means"):
+        found = sw.measure_training(narrow, TASK, way, **options)
+    assert 0 < found.attrs["failed_networks"] < 60
+    assert found.attrs["status"].startswith("Hidden widths [4]: ")
+    assert all(np.isfinite(value).all() for value in found.values())
+    fine = sw.measure_training(NET, TASK, GradientDescent(0.05, 3), networks=20)
+    assert fine.attrs["status"] == "" and fine.attrs["failed_networks"] == 0
+    theory = sw.predict_training(NET, TASK, GradientDescent(0.05, 3), observables="all")
+    lame = fine.assign_attrs(status="One network diverged.")
+    outcome = sw.compare(theory, lame)
+    assert outcome.passed is None and outcome.reason == "One network diverged."
+
+
+def test_a_posterior_that_rests_on_few_networks_says_so() -> None:
+    with pytest.warns(UserWarning, match="of 50 networks carry all the weight of the posterior"):
+        found = sw.measure_training(NET, TASK, Bayes(1e-4), networks=50)
+    assert "100 are needed" in found.attrs["status"]
+
+
 def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
     twins = sw.Task([X[0], (1 + 1e-12) * X[0], X[1]], Y, test_inputs=X[3:])
     narrow = sw.MLP(3, 3, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4)
@@ -414,7 +438,6 @@ def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
         (narrow, TASK, GradientDescent(0.6), {"control": None}, "diverge|has not converged"),
         (NET, twins, TwoStepNewton(), {"control": None}, "needs the inverse of the NTK"),
         (NET, twins, LastLayer(), {}, "kernel of the 3 training samples is singular"),
-        (NET, TASK, Bayes(1e-4), {"networks": 50}, "networks` must be more for this posterior"),
         (NET, TASK, Projectors(), {}, "Projectors say only where training ends"),
         (NET, TASK, LastLayer(), {"observables": ["ntk_change"]}, "does not train by the NTK"),
         (NET, TASK, GradientFlow(), {"observables": ["kernel"]}, "observables` "),
