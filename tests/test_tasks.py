@@ -20,7 +20,8 @@ def test_equal_numbers_make_equal_tasks_with_one_hash() -> None:
     one = sw.Task(X, Y, **GIVEN)
     more = {**GIVEN, "batches": GIVEN["batches"].astype(np.int32)}
     other = sw.Task(X.tolist(), -0.0 + Y[:, None], **more)
-    assert one == other and hash(one) == hash(other)
+    assert one == other
+    assert hash(one) == hash(other)
     assert len({one, other, sw.Task(X, Y)}) == 2
 
 

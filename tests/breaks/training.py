@@ -46,7 +46,11 @@ MUTANTS = (
         "step[:, 1:, 0], step[:, 1:, 1] = rate, momentum",
         "step[:, 1:, 0], step[:, 1, 1] = rate, momentum",
     ),
-    of_filters("schedule: one rate late", "-p, rates[step], momentum", "-p, rates[max(step - 1, 0)], momentum"),
+    of_filters(
+        "schedule: one rate late",
+        "-p, rates[step], momentum",
+        "-p, rates[max(step - 1, 0)], momentum",
+    ),
     of_filters(
         "schedule: without momentum",
         "velocity = momentum * velocity - rate * force",

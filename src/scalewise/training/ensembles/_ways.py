@@ -17,7 +17,7 @@ from scalewise.training._filters import after_flow
 from scalewise.training._motions import ByFlow, ByNewton, Motion
 from scalewise.training.ensembles._newton import NewtonProgram
 from scalewise.training.ensembles._start import Start
-from scalewise.training.ensembles._training import CLOSE, DescentProgram, FlowProgram, Lesson
+from scalewise.training.ensembles._training import CLOSE, LEAST, DescentProgram, FlowProgram, Lesson
 
 PATIENCE = 20  # times the steps that the mean NTK needs
 MOST_STEPS = 1_000_000
@@ -91,7 +91,10 @@ def _program(
     slowest = lesson.ridge or float(h[h > 1e-9 * h.max()].min())
     if isinstance(motion, ByFlow):
         pace = 1.5 * slowest / (float(h.max()) + lesson.ridge)
-        return FlowProgram(motion.time, float(h.max()), _enough(pace, lesson))
+        slow = 2 * math.ceil(
+            math.log(100 / CLOSE[lesson.dtype]) / (pace * LEAST)
+        )  # least steps alone
+        return FlowProgram(motion.time, float(h.max()), max(_enough(pace, lesson), slow))
     if motion.count is not None:
         return DescentProgram(motion, motion.count)
     pace = min(motion.rates[0] * slowest / (1 - motion.momentum), 1 - motion.momentum)
