@@ -8,9 +8,9 @@ says beyond that opens further rooms, which ask it and know no algorithm by name
 | `motion` | ensembles are trained by it; with `descends`, by other losses too |
 | `weighs`, `reaches` | order 1/n of few samples |
 | `sums_obstacle`, `sums` | order 1/n of hundreds of samples |
-| `trains_hidden`, `has_evidence` | hidden layers stay as they are drawn, or count as much as the targets are probable |
+| `trains_hidden`, `has_evidence` | whether hidden layers learn, or are weighted by their evidence |
 
-An algorithm that goes step by step is a `Stepwise`: it gives its rule, and all of the above follows.
+An algorithm that goes step by step is a `Stepwise`: it gives its rule, and all but the sums follows.
 """
 
 from __future__ import annotations

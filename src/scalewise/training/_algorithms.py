@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -325,7 +325,8 @@ class GradientDescent(Algorithm):
         """
         rate = self.rate_used(h, targets=targets)
         t = self.stops(times)
-        per, rest = _per(self.loss_units, targets), {"momentum": self.momentum, "ridge": self.ridge}
+        per = _per(self.loss_units, targets)
+        rest: dict[str, Any] = {"momentum": self.momentum, "ridge": self.ridge}
         if not isinstance(rate, tuple):
             return after_steps(h, t, rate / per, **rest)
         found = after_schedule(h, t, np.array(rate) / per, **rest)

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import solve_ivp
 
+from scalewise._readable import readable
 from scalewise.training._filters import Filter, Rule, after_flow, after_schedule, heavy_ball
 from scalewise.training.width._course import Clock, Sources
 
@@ -67,6 +68,7 @@ class ByFlow:
 
 
 @dataclass(frozen=True)
+@readable
 class ByDescent:
     r"""Steps along the force, by a rule that may remember a velocity.
 

@@ -14,6 +14,7 @@ from scalewise.nets._ensemble import (
     LARGEST_BATCH,
     LOST,
     Ensemble,
+    Kind,
     first_activation,
     refuse_overflow,
 )
@@ -117,7 +118,8 @@ def trained_ensembles(
     joint = samples * net.output_dim
     size = 8 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
     most = TOGETHER if on_host() else LARGEST_BATCH
-    sums, kept = (dict.fromkeys(names, MeanSums) for names in (parts, told))
+    sums: dict[str, Kind] = dict.fromkeys(parts, MeanSums)
+    kept: dict[str, Kind] = dict.fromkeys(told, MeanSums)
     name = f"trained-{'-'.join(map(str, net.widths[1:-1]))}"
     sigma = first_activation(net)
     trained = Ensemble(

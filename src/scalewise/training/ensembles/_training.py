@@ -226,7 +226,7 @@ def _looped(
         if 2 * done <= program.steps:
             half = (done, left)
     lost = failed.any(axis=1)
-    if lost.all() and len(lost) >= SEVERAL:
+    if lost.all() and len(failed) >= SEVERAL:
         if failed[:, 0].any():
             raise _diverged(lesson, failed[:, 0])
         raise _unfinished(lesson, failed[:, 1], left, close, done, half)
