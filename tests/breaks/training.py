@@ -175,7 +175,7 @@ MUTANTS = (
     of_classes("class: ties", "(ahead >= 0).all(axis=-2) / tied", "(ahead >= 0).all(axis=-2)"),
     of_classes("class: any numbers", "return bool((np.abs(y) == 1).all())", "return True"),
     of_outcomes(
-        "evidence: of every algorithm", "here = isinstance(asked.algorithm, Bayes)", "here = True"
+        "evidence: of every algorithm", "asked.algorithm.has_evidence else", "True else"
     ),
     of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
     of_predict(

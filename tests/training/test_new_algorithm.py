@@ -174,3 +174,10 @@ def test_a_filter_alone_is_enough_for_infinite_width_and_everything_else_says_wh
     logistic = sw.Task(X[:3], [1.0, -1.0, 1.0], loss="logistic")
     with pytest.raises(ValueError, match="GradientFlow or GradientDescent for the loss 'logistic'"):
         sw.predict_training(NET, logistic, Cut())
+
+
+def test_the_command_line_lists_the_algorithms_that_have_a_word() -> None:
+    from scalewise.cli._options import ALGORITHMS
+    from scalewise.training._algorithms import BY_WORD
+
+    assert set(ALGORITHMS) == set(BY_WORD)

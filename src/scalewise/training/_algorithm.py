@@ -115,7 +115,11 @@ class Algorithm(ABC):
         return np.array([math.inf])
 
     def unit(self, targets: int) -> float:
-        """How many of its times, or by how much larger rates, are one of the sum of half squares."""
+        """How many of its times, or by how much larger rates, are one of the sum of half squares.
+
+        Args:
+            targets: $N_An_L$.
+        """
         return 1.0
 
     def settled(self, h: Directions, *, targets: Count = 1) -> Algorithm:

@@ -99,7 +99,11 @@ class GradientFlow(Algorithm):
         return np.array([float(self.time)]) if times is None else times
 
     def unit(self, targets: int) -> float:
-        """Of a mean loss, the number of targets."""
+        """Of a mean loss, the number of targets.
+
+        Args:
+            targets: $N_An_L$.
+        """
         return _per(self.loss_units, targets)
 
     def motion(self, h: Directions, *, targets: Count = 1) -> ByFlow:

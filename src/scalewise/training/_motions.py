@@ -90,7 +90,11 @@ class ByDescent:
         return self.rule is not heavy_ball or self.momentum > 0
 
     def rate(self, step: int) -> float:
-        """The rate of a step."""
+        """The rate of a step.
+
+        Args:
+            step: Which, from 0.
+        """
         return self.rates[step if len(self.rates) > 1 else 0]
 
     def followed(self, force: Force, shape: tuple[int, ...], times: Times) -> np.ndarray:
