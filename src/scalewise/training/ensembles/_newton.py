@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.training.ensembles._start import ntks, pulled
-from scalewise.training.ensembles._training import FAILURES, SEVERAL, Lesson, Shape, Trained
+from scalewise.training.ensembles._training import FAILURES, SEVERAL, Finished, Lesson, Shape
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NewtonProgram:
 
     def train(
         self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
-    ) -> Trained:
+    ) -> Finished:
         """Networks after training.
 
         Args:
@@ -59,7 +59,7 @@ class NewtonProgram:
             inside = np.einsum("kjd,kj->kd", U, e.transpose(0, 2, 1).reshape(len(e), -1)) / h
             v = np.einsum("kjd,kd->kj", U, inside).reshape(goals.shape)
             start = start + pulled(lesson.net, start, v, lesson.x)
-        return Trained(start, failed, np.zeros(len(y)))
+        return Finished(start, failed, np.zeros(len(y)))
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -88,7 +88,7 @@ class Lesson:
         return str(self.x.dtype)
 
 
-class Trained(NamedTuple):
+class Finished(NamedTuple):
     """Networks after training, or what became of them.
 
     Args:
@@ -137,7 +137,7 @@ class DescentProgram:
 
     def train(
         self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
-    ) -> Trained:
+    ) -> Finished:
         """All steps; see `_looped`."""
         return _looped(self, lesson, start, goals)
 
@@ -186,7 +186,7 @@ class FlowProgram:
 
     def train(
         self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
-    ) -> Trained:
+    ) -> Finished:
         """To the time or to the end; see `_looped`."""
         return _looped(self, lesson, start, goals)
 
@@ -196,7 +196,7 @@ def _looped(
     lesson: Lesson,
     start: Any,
     goals: Float[np.ndarray, "network output train"],
-) -> Trained:
+) -> Finished:
     """Networks after training, some steps of all of them at a time.
 
     Args:
@@ -231,7 +231,7 @@ def _looped(
             raise _diverged(lesson, failed[:, 0])
         raise _unfinished(lesson, failed[:, 1], left, close, done, half)
     moved = jnp.where(jnp.asarray(lost)[:, None], 0, state[0])
-    return Trained(start + moved, failed, np.where(lost, 0.0, program.off(lesson, state)))
+    return Finished(start + moved, failed, np.where(lost, 0.0, program.off(lesson, state)))
 
 
 @jax.jit
