@@ -207,7 +207,8 @@ MEETING = {
     "_algorithms.py",
     "_newton.py",
     "_asked.py",
-    "_described.py",
+    "_algorithm.py",
+    "_motions.py",
     "_filters.py",
     "_generalisation.py",
 }

@@ -73,7 +73,7 @@ def nouns() -> list[Any]:
         strategy, scaling.classify(strategy), scaling.limit_of(1),
         *table.tensors[:1], table,
         flow, training.GradientDescent(0.1, 3), training.GradientDescent([0.1, 0.2]),
-        training.NTKGP(noise_variance=0.1),
+        training.NTKGP(noise_variance=0.1), training.ByDescent((0.1,), 3),
         training.Bayes(0.1), training.LastLayer(), training.TwoStepNewton(),
         training.leave_one_out(np.eye(2), [[1.0], [2.0]], noise_variance=0.1), sw.design(task, 1000),
         sw.predict_training(net, task, flow), training.OUTCOMES, sw.OBSERVABLES,
@@ -92,9 +92,9 @@ def nouns() -> list[Any]:
 # Rooms of programs, pages and models of other libraries; and what other nouns consist of.
 ELSEWHERE = {"gaussian", "jax", "limits.program", "plan", "report", "torch"}
 INSIDE = {
-    "ABC",
+    "ABC", "Algorithm",
     "KernelIncrements", "Layer", "LayerKernels", "LazyMatrix", "LearningDerivatives", "LimitDynamics", "Order",
-    "Powers", "Region", "Sample", "Tasks", "WidthPowers", "WordBatch",
+    "Powers", "Region", "Sample", "Stepwise", "Tasks", "WidthPowers", "WordBatch",
 }  # fmt: skip
 
 

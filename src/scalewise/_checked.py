@@ -205,7 +205,7 @@ def _words(kind: type) -> str:
     """How one is made, if it is ours; otherwise what it is called."""
     room = kind.__module__.removeprefix("scalewise.").partition("._")[0]
     if how := getattr(kind, "_such_as", ""):
-        return f"a {kind.__name__} such as {how}"
+        return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__} such as {how}"
     if not kind.__module__.startswith("scalewise."):
         plain = {
             "str": "a string",

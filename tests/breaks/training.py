@@ -7,6 +7,7 @@ VERB = "tests/training/test_predict_training.py"
 EVIDENCE = "tests/training/test_evidence.py"
 ORDER = "tests/training/test_invariances.py"
 REFUSALS = "tests/training/test_refusals.py"
+NEW = "tests/training/test_new_algorithm.py"
 BLOCKS = f"{ORDER}::test_blocks_of_test_samples_change_nothing"
 
 of_filters = row("training/_filters.py", FILTERS)
@@ -45,25 +46,40 @@ MUTANTS = (
         "step[:, 1:, 0], step[:, 1:, 1] = rate, momentum",
         "step[:, 1:, 0], step[:, 1, 1] = rate, momentum",
     ),
-    of_filters("schedule: one rate late", "rates[step] * p", "rates[max(step - 1, 0)] * p"),
+    of_filters(
+        "schedule: one rate late",
+        "-p, rates[step], momentum",
+        "-p, rates[max(step - 1, 0)], momentum",
+    ),
     of_filters(
         "schedule: without momentum",
-        "velocity = momentum * velocity + rates[step] * p",
-        "velocity = rates[step] * p",
+        "velocity = momentum * velocity - rate * force",
+        "velocity = -rate * force",
     ),
-    of_filters("schedule: error moved by half", "p - x * velocity", "p - 0.5 * x * velocity"),
+    of_filters("schedule: error moved by half", "p - x * move", "p - 0.5 * x * move"),
     of_algorithms(
         "rate: largest without momentum", "2 * (1 + self.momentum) / largest", "2 / largest"
     ),
     of_algorithms("rate: largest without ridge", "float(h.max()) + self.ridge", "float(h.max())"),
     of_algorithms(
         "units: of a flow turned round",
-        "t / _per(self.loss_units, targets)",
-        "t * _per(self.loss_units, targets)",
+        "t / _per(self.loss_units, targets), ridge",
+        "t * _per(self.loss_units, targets), ridge",
     ),
     of_algorithms("units: of a rate forgotten", "rate / per, **rest", "rate, **rest"),
+    row("training/_motions.py", NEW)(
+        "rules: transposed without the velocity", "pull: Any = B * a + D * v", "pull: Any = B * a"
+    ),
+    row("training/_motions.py", NEW)(
+        "rules: the force without what is seen", "x * a - F[s], rate", "-F[s], rate"
+    ),
+    row("training/_algorithm.py", NEW)(
+        "own algorithms: steps to the end cut off",
+        "own = math.inf if self.steps is None else float(self.steps)",
+        "own = 1.0 if self.steps is None else float(self.steps)",
+    ),
     of_algorithms("units: of a schedule forgotten", "np.array(rate) / per", "np.array(rate)"),
-    of_filters(
+    row("training/_posteriors.py", VERB)(
         "bayes: twice the noise",
         "ridge=self.noise_variance)",
         "ridge=2 * self.noise_variance)",
@@ -159,7 +175,7 @@ MUTANTS = (
     of_classes("class: ties", "(ahead >= 0).all(axis=-2) / tied", "(ahead >= 0).all(axis=-2)"),
     of_classes("class: any numbers", "return bool((np.abs(y) == 1).all())", "return True"),
     of_outcomes(
-        "evidence: of every algorithm", "here = isinstance(asked.algorithm, Bayes)", "here = True"
+        "evidence: of every algorithm", "asked.algorithm.has_evidence else", "True else"
     ),
     of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
     of_predict(

@@ -156,5 +156,7 @@ MUTANTS = (
         "second_nlo - cross - cross.transpose(0, 3, 4, 1, 2)",
         "second_nlo - cross",
     ),
-    of_correction("cavity: mean loss as the sum", "tuple(r / per for r in rates)", "tuple(rates)"),
+    of_correction("cavity: every step at the first rate",
+        "motion.rate(step) for",
+        "motion.rates[0] for"),
 )

@@ -24,8 +24,8 @@ of_choice = row("comparison/_trained.py", EVERY)
 MUTANTS = (
     of_training(
         "descent: without momentum",
-        "velocity = move = momentum * velocity + move",
-        "velocity = move",
+        "rule(0 if velocity is None else velocity, force",
+        "rule(0, force",
     ),
     of_training(
         "descent: ridge towards 0 of the weights",

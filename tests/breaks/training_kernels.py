@@ -10,6 +10,7 @@ REAL = "tests/training/test_real_networks.py"
 of_cholesky = row("training/_cholesky.py", NUMERICS)
 of_spectrum = row("training/_spectrum.py", NUMERICS)
 of_dynamics = row("training/losses/_dynamics.py", LOSSES)
+of_motions = row("training/_motions.py", LOSSES)
 of_prior = row("training/losses/_prior.py", LOSSES)
 of_losses = row("training/losses/_predict.py", (LOSSES, REAL))
 CURVED = "tests/training/test_curved.py"
@@ -72,13 +73,13 @@ MUTANTS = (
     of_cholesky("condition: one step of Lanczos", "_STEPS = 6", "_STEPS = 1"),
     of_spectrum("condition: without what noise adds", "self.h[0] + added", "self.h[0]"),
     of_spectrum("warning: never", "if error > _TOLD", "if error > 1e300"),
-    of_dynamics("loss: mean for sum", "* (len(y) / slow)", "/ slow"),
-    of_dynamics("units: ridge not converted", "algorithm.ridge / slow * c", "algorithm.ridge * c"),
-    of_dynamics("rate: of None, without units", "0.8 * slow / (np", "0.8 / (np"),
-    of_dynamics("momentum: forgotten", "v = momentum * v - rate", "v = -rate"),
-    of_dynamics("schedule: one rate", "float(rate[step])", "float(rate[0])"),
-    of_dynamics("times: sorted", "done.y.T[places]", "done.y.T"),
-    of_dynamics("steps: one late", "found[times == step] = c", "found[times == step + 1] = c"),
+    of_dynamics("loss: mean for sum", "loss.slopes(f, y) * len(y)", "loss.slopes(f, y)"),
+    of_dynamics("loss: without its ridge", "+ algorithm.ridge * c", ""),
+    of_dynamics("times: not converted", "times / algorithm.unit(y.size)", "times"),
+    of_motions("momentum: forgotten", "self.rate(step), self.momentum)", "self.rate(step), 0.0)"),
+    of_motions("schedule: one rate", "step if len(self.rates) > 1 else 0", "0"),
+    of_motions("times: sorted", "done.y.T[places]", "done.y.T"),
+    of_motions("steps: one late", "found[times == step] = c", "found[times == step + 1] = c"),
     of_prior("prior: variances for roots", "root = np.sqrt(found.h[some])", "root = found.h[some]"),
     of_prior("prior: tests do not share", "w.T @ w)", "0 * w.T @ w)"),
     of_losses(

@@ -56,7 +56,7 @@ MUTANTS = (
         "np.maximum((1 - when) * back, 0.0)",
     ),
     of_course("course: what is moved is not unlearned", "(self.h * a + P[k])", "(self.h * a)"),
-    of_presence("kinks: last layers move them", "isinstance(algorithm, LastLayer | Bayes) or", ""),
+    of_presence("kinks: last layers move them", "not algorithm.trains_hidden or", ""),
     of_measure("widths: kinks in whole powers", "1 / n**power", "1 / n"),
     of_width(
         "width: the root as a whole power",

@@ -357,7 +357,7 @@ MUTANTS = (
     of_dense("size: whole tensors of any number", "if count > _TRAINED:", "if count > 10**9:", WHY),
     of_dense(
         "projectors: an NTK of theirs",
-        "if name in _OF_NTK and not _gradients(asked).moves_as_gradients:",
+        "if name in _OF_NTK and not asked.algorithm.moves_as_gradients:",
         "if name in ():",
         WHY,
     ),

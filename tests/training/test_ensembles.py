@@ -21,7 +21,7 @@ from scalewise.training import (
     Projectors,
     TwoStepNewton,
 )
-from scalewise.training.ensembles import _ensembles
+from scalewise.training.ensembles import _ensembles, _training
 from scalewise.training.ensembles._start import draw
 
 X = np.array(
@@ -405,6 +405,51 @@ def test_a_task_needs_no_test_samples(algorithm: object) -> None:
         assert np.all(apart <= 5 * wanted[f"{name}_sem"].values), name
 
 
+def test_networks_that_fail_take_none_of_the_others_along() -> None:
+    """Those that are left count, a sentence says what became of the rest, and nothing is decided by them."""
+    narrow = sw.MLP(3, 2, "linear", input_dim=3, output_dim=2)
+    most = sw.predict_training(narrow, TASK, GradientDescent()).attrs["maximal_rate"]
+    options = {"networks": 60, "control": None, "seed": 1}
+    way = GradientDescent(0.8 * most, 50)
+    with pytest.warns(UserWarning, match=r"of 60 networks .* They are left out, and means"):
+        found = sw.measure_training(narrow, TASK, way, **options)
+    assert 0 < found.attrs["failed_networks"] < 60
+    assert found.attrs["status"].startswith("Hidden widths [2, 2]: ")
+    assert all(np.isfinite(value).all() for value in found.values())
+    fine = sw.measure_training(NET, TASK, GradientDescent(0.05, 3), networks=20)
+    assert fine.attrs["status"] == ""
+    assert fine.attrs["failed_networks"] == 0
+    theory = sw.predict_training(NET, TASK, GradientDescent(0.05, 3), observables="all")
+    lame = fine.assign_attrs(status="One network diverged.")
+    outcome = sw.compare(theory, lame)
+    assert outcome.passed is None
+    assert outcome.reason == "One network diverged."
+
+
+def test_a_flow_along_a_kink_takes_least_steps_whose_error_is_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside shorter least steps, outputs differ by less than what is said; an error control alone never ends."""
+    task = sw.Task([[1.0, 0.2], [-0.4, 1.0], [0.7, -0.9]], [1.0, -1.0, 0.5], test_inputs=X[:1, :2])
+    net = sw.MLP(2, 12, "relu", input_dim=2, output_dim=1)
+    options = {"networks": 10, "control": None, "seed": 2, "dtype": "float64"}
+    found = []
+    for least in (0.05, 0.01):
+        monkeypatch.setattr(_training, "LEAST", least)
+        found.append(sw.measure_training(net, task, GradientFlow(4.0), **options))
+    apart = abs(found[0].output_mean - found[1].output_mean)
+    assert 0 < float(apart.max()) < found[0].attrs["flow_error"] < 0.02
+    assert found[1].attrs["flow_error"] < found[0].attrs["flow_error"]
+    smooth = sw.measure_training(NET, TASK, GradientFlow(2.0), networks=4, control=None)
+    assert smooth.attrs["flow_error"] == 0.0
+
+
+def test_a_posterior_that_rests_on_few_networks_says_so() -> None:
+    with pytest.warns(UserWarning, match="of 50 networks carry all the weight of the posterior"):
+        found = sw.measure_training(NET, TASK, Bayes(1e-4), networks=50)
+    assert "100 are needed" in found.attrs["status"]
+
+
 def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
     twins = sw.Task([X[0], (1 + 1e-12) * X[0], X[1]], Y, test_inputs=X[3:])
     narrow = sw.MLP(3, 3, "tanh", input_dim=3, output_dim=2, C_b=0.1, C_W=1.4)
@@ -414,8 +459,7 @@ def test_what_cannot_be_trained_is_refused_by_a_sentence() -> None:
         (narrow, TASK, GradientDescent(0.6), {"control": None}, "diverge|has not converged"),
         (NET, twins, TwoStepNewton(), {"control": None}, "needs the inverse of the NTK"),
         (NET, twins, LastLayer(), {}, "kernel of the 3 training samples is singular"),
-        (NET, TASK, Bayes(1e-4), {"networks": 50}, "networks` must be more for this posterior"),
-        (NET, TASK, Projectors(), {}, "Projectors say only where training ends"),
+        (NET, TASK, Projectors(), {}, "Projectors says only where training ends"),
         (NET, TASK, LastLayer(), {"observables": ["ntk_change"]}, "does not train by the NTK"),
         (NET, TASK, GradientFlow(), {"observables": ["kernel"]}, "observables` "),
         (NET, TASK, GradientFlow(), {"observables": []}, "`observables` is empty; choose from"),

@@ -179,8 +179,8 @@ def test_what_has_no_end_or_no_meaning_is_refused() -> None:
         return lambda: sw.predict_training(ONE, task, *args, **options)
 
     cases = [
-        (ask(), "'logistic' must stop at a time.*for sure.*Give `time`"),
-        (ask(GradientDescent()), "Give `steps`"),
+        (ask(), "'logistic' must stop at a time.*for sure.*Give `time` or `steps`"),
+        (ask(GradientDescent()), "`time` or `steps`"),
         (ask(GradientDescent(0.1), times=[0.5]), "whole numbers of steps"),
         (ask(GradientDescent([0.1]), times=[2]), "whole numbers of steps"),
         (ask(Bayes()), "GradientFlow or GradientDescent for the loss 'logistic'"),

@@ -83,7 +83,10 @@ def test_what_does_not_train_is_refused() -> None:
         (predict(TASK, observables=["train_mean"], at="test"), "at='test' leaves out"),
         (predict(TASK, observables=["variance"], at="train"), "at='train' leaves out"),
         (predict(TASK, observables=["varience"]), "Did you mean 'variance'"),
-        (predict(TASK, limits.SGD(0.1)), "`algorithm` must be training.GradientFlow"),
+        (
+            predict(TASK, limits.SGD(0.1)),
+            "`algorithm` must be an? Algorithm such as training.GradientFlow",
+        ),
         (predict(sw.Task(TRAIN, Y, batches=[[0, 1]])), "must have no batches"),
         (lambda: GradientDescent([]), "a rate for each step; got 0 rates"),
         (lambda: GradientDescent([0.1], 2), "got 1 rates for 2 steps"),

@@ -287,20 +287,15 @@ class Learning(Shape):
 
     def method(self) -> Any:
         """How it is trained."""
-        from scalewise import training
+        from scalewise.training._algorithms import BY_WORD
 
-        ways: dict[str, Callable[[], Any]] = {
-            "flow": training.GradientFlow,
-            "descent": lambda: training.GradientDescent(self.rate),
-            "newton": training.TwoStepNewton,
-            "last_layer": training.LastLayer,
-            "bayes": lambda: training.Bayes(self.noise_variance),
-        }
-        if self.algorithm not in ways:
-            raise Refusal(f"--algorithm is one of {', '.join(ways)}; got {self.algorithm!r}.")
-        if self.rate is not None and self.algorithm != "descent":
-            raise Refusal(f"--rate is of --algorithm descent; got {self.algorithm!r}.")
-        return ways[self.algorithm]()
+        if self.algorithm not in BY_WORD:
+            raise Refusal(f"--algorithm is one of {', '.join(BY_WORD)}; got {self.algorithm!r}.")
+        kind = BY_WORD[self.algorithm]
+        if self.rate is not None and "rate" not in kind.options:
+            takes = " or ".join(word for word, one in BY_WORD.items() if "rate" in one.options)
+            raise Refusal(f"--rate is of --algorithm {takes}; got {self.algorithm!r}.")
+        return kind(**{name: getattr(self, name) for name in kind.options})
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,9 @@ def with_networks(
     from scalewise.comparison import compare
     from scalewise.training.ensembles import measure_training
 
-    if isinstance(algorithm, GradientDescent) and algorithm.rate is None:
-        algorithm = replace(algorithm, rate=learned.theory.attrs["rate"])
+    if "spectrum" in learned.theory:
+        h, targets = learned.theory.spectrum.values, learned.task.targets.size
+        algorithm = algorithm.settled(h, targets=targets)
     found = {
         width: measure_training(
             learned.net.at_width(width) if width != learned.width else learned.net,

@@ -158,7 +158,7 @@ def compare(
     count = sum(int((s.distinct & ~s.exact).sum()) for s in scores)
     limit = limit_among(count, least=float(tolerance))
     table = tabulate(scores, limit)
-    doubt = _trained.doubt(predicted, names) if trained else ""
+    doubt = _trained.doubt(predicted, ensemble, names) if trained else ""
     passed, reason, decided = _verdict(
         scores, limit, int(ensemble.attrs["networks"]), whole=observables is not None
     )

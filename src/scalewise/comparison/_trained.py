@@ -131,13 +131,16 @@ def _unit(theory: xr.Dataset, name: str) -> float:
     return _largest(theory[name].values) if name in theory else float(theory.attrs["ntk_size"])
 
 
-def doubt(predicted: xr.Dataset, names: Collection[str]) -> str:
-    """Why nothing is decided where what is neglected may be large, a sentence; empty where it is not.
+def doubt(predicted: xr.Dataset, ensemble: xr.Dataset, names: Collection[str]) -> str:
+    """Why nothing is decided, a sentence; empty where what is neglected is small and all networks count.
 
     Args:
         predicted: At a width, or at infinite width.
+        ensemble: The measurement.
         names: What is compared.
     """
+    if status := ensemble.attrs.get("status"):
+        return str(status)
     epsilon = float(predicted["expansion_parameter"])
     if epsilon <= LARGE:
         halves = {row.corrects for row in OUTCOMES.values() if row.exponent == HALF}

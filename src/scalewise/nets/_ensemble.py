@@ -22,6 +22,7 @@ Kind = type[MeanSums] | type[CovarianceSums]
 
 CACHE = 48 * 2**20  # bytes a processor works on at once: larger batches are slower, not faster
 LARGEST_BATCH = 4096
+LOST = "lost"  # a part in which networks of whom nothing else counts have an entry that is not 0
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,18 @@ def run(
         indices = np.arange(index * size, index * size + filled(size), dtype=np.uint32)
         with precision(dtype), np.errstate(over="ignore", invalid="ignore"):
             drawn = ensemble.draw(network_keys(seed, ensemble.stream, indices))
+        here = slice(min(size, networks - index * size))
+        lost = drawn[LOST][here].any(axis=1) if LOST in ensemble.sums else None
         for part, kind in ensemble.sums.items():
-            values = drawn[part][: min(size, networks - index * size)]
+            values = drawn[part][here]
+            if lost is not None and part != LOST:
+                values = values[~lost]
             if not np.all(np.isfinite(values)):
                 layer = int(np.argwhere(~np.isfinite(values))[0][1]) + 2
                 refuse_overflow(ensemble.activation, dtype, f" in layer {layer}")
             if part not in sums:
-                sums[part] = kind.empty(values.mean(axis=0))
+                pilot = values.mean(axis=0) if len(values) else np.zeros(values.shape[1:])
+                sums[part] = kind.empty(pilot)
             sums[part] = sums[part].add(values)
         return {f"{p}.{key}": a for p, s in sums.items() for key, a in state(s).items()}
 

@@ -20,6 +20,8 @@ from scalewise.tasks._losses import LOSSES, Loss, known_loss
 class Task:
     r"""Training samples, inputs that are only watched, and a loss that is averaged over a batch.
 
+    Two tasks are equal if their numbers and their losses are; arrays are copied and cannot be written to.
+
     Args:
         inputs: (samples, features), or with positions ``(samples, *positions, features)``.
         targets: (samples,) or (samples, outputs).
@@ -185,6 +187,24 @@ class Task:
         tests = self.test_inputs if len(self.test_inputs) else None
         return vars(self) | {"loss": named, "test_inputs": tests}
 
+    def __eq__(self, other: object) -> bool:
+        """Equality of all numbers and of the loss; a minus before a 0 does not count."""
+        if not isinstance(other, Task):
+            return NotImplemented
+        pairs = zip(self._arrays, other._arrays, strict=True)
+        return self.loss == other.loss and all(
+            (one is None) == (two is None) and np.array_equal(one, two) for one, two in pairs
+        )
+
+    def __hash__(self) -> int:
+        """A hash of the numbers, the same for equal tasks."""
+        numbers = [None if a is None else (a.shape, (a + 0.0).tobytes()) for a in self._arrays]
+        return hash((self.loss.name, *numbers))
+
+    @property
+    def _arrays(self) -> tuple[np.ndarray | None, ...]:
+        return self.inputs, self.targets, self.test_inputs, self.test_targets, self.batches
+
     def batch(self, step: int) -> np.ndarray | None:
         """Which samples teach at `step`, (batch,) or (2, batch); ``None`` for all in order."""
         if self.batches is None:
@@ -243,6 +263,7 @@ def _check_targets(loss: str, y: np.ndarray) -> None:
 
 def _indices(batches: np.ndarray, samples: int) -> np.ndarray:
     array = np.array(batches)
+    array.setflags(write=False)
     fits = array.ndim == 2 or (array.ndim == 3 and len(array) == 2)
     if not fits or not array.size:
         raise ValueError(

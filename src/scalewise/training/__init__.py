@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from scalewise.training._algorithm import Algorithm as Algorithm
+from scalewise.training._algorithm import Stepwise as Stepwise
 from scalewise.training._algorithms import NTKGP as NTKGP
 from scalewise.training._algorithms import Bayes as Bayes
 from scalewise.training._algorithms import GradientDescent as GradientDescent
@@ -24,6 +26,7 @@ from scalewise.training._evidence_slopes import log_evidence_slopes as log_evide
 from scalewise.training._given import predict_linearised as predict_linearised
 from scalewise.training._kernel_objects import NetworkKernel as NetworkKernel
 from scalewise.training._kernel_objects import kernel_of as kernel_of
+from scalewise.training._motions import ByDescent as ByDescent
 from scalewise.training._outcomes import OUTCOMES as OUTCOMES
 from scalewise.training._outcomes import Outcome as Outcome
 from scalewise.training._predict import predict_training as predict_training

@@ -21,18 +21,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
-from scalewise._words import shown
+from scalewise.training._algorithm import TOO_MANY, Algorithm, whole_steps
 from scalewise.training._filters import Filter, after_flow, after_schedule, after_steps
-from scalewise.training._newton import Projectors, TwoStepNewton
-from scalewise.training._posteriors import NTKGP, Bayes, LastLayer
+from scalewise.training._motions import ByDescent, ByFlow
+from scalewise.training._newton import Projectors as Projectors
+from scalewise.training._newton import TwoStepNewton
+from scalewise.training._posteriors import NTKGP as NTKGP
+from scalewise.training._posteriors import Bayes, LastLayer
 from scalewise.training.width._course import Clock, Flow, OutOfRoom, Steps, on_the_way
 from scalewise.training.width._weights import (
     Projected,
@@ -48,7 +51,6 @@ Duration = Annotated[float | int, Must("a number of at least 0, or infinite", la
 Momentum = Annotated[float | int, Must("a number from 0 to below 1", lambda v: 0 <= v < 1)]
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
-END = np.array([math.inf])
 _GONE = 40.0  # logarithm of what an error has fallen by when nothing of it is left
 _ROOM = 2**27  # numbers that the course of a training may take
 SAFE = 0.8  # of 1/h_max: the rate that nobody named
@@ -57,7 +59,7 @@ SAFE = 0.8  # of 1/h_max: the rate that nobody named
 @checked
 @dataclass(frozen=True)
 @readable
-class GradientFlow:
+class GradientFlow(Algorithm):
     r"""Gradient descent with infinitely small steps, $\frac{dz}{dt}=-\Theta(z-y)$, for a time or to the end.
 
     Args:
@@ -78,11 +80,40 @@ class GradientFlow:
     _: KW_ONLY
     ridge: NotNegative = 0.0
     loss_units: Units = "sum"
-    learns_with: ClassVar[str] = "ntk"
-    starts_with: ClassVar[str] = "kernel"
-    is_posterior: ClassVar[bool] = False
-    noise_variance: ClassVar[float] = 0.0
-    moves_as_gradients: ClassVar[bool] = True
+    word: ClassVar[str] = "flow"
+    descends: ClassVar[bool] = True
+    is_heavy_ball: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
+
+    @property
+    def ends(self) -> bool:
+        """Whether its time is infinite."""
+        return math.isinf(self.time)
+
+    def stops(self, times: Times | None = None) -> Times:
+        """Times.
+
+        Args:
+            times: What was asked for.
+        """
+        return np.array([float(self.time)]) if times is None else times
+
+    def unit(self, targets: int) -> float:
+        """Of a mean loss, the number of targets.
+
+        Args:
+            targets: $N_An_L$.
+        """
+        return _per(self.loss_units, targets)
+
+    def motion(self, h: Directions, *, targets: Count = 1) -> ByFlow:
+        """A flow.
+
+        Args:
+            h: Not needed.
+            targets: $N_An_L$.
+        """
+        return ByFlow(self.time / _per(self.loss_units, targets))
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""What the flow does to eigendirections with eigenvalues `h`.
@@ -92,7 +123,7 @@ class GradientFlow:
             times: Times in place of `time`.
             targets: $N_An_L$, by which a mean is divided.
         """
-        t = np.array([float(self.time)]) if times is None else times
+        t = self.stops(times)
         return after_flow(h, t / _per(self.loss_units, targets), ridge=self.ridge)
 
     def clock(
@@ -122,15 +153,10 @@ class GradientFlow:
         clock = self.clock(h, time, targets=targets)
         return self._end(h).reaches() if clock is None else on_the_way(h, clock, self.ridge)
 
-    def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """As `sums_at_the_end`, of the same `h`, `targets` and `accuracy`.
-
-        Raises:
-            ValueError: If training stops before the end.
-        """
-        if not math.isinf(self.time):
-            raise ValueError(_EARLY.format("GradientFlow.time"))
-        return self.sums_at_the_end(h, targets=targets, accuracy=accuracy)
+    @property
+    def sums_obstacle(self) -> str:
+        """A clause, if training stops before the end."""
+        return "" if self.ends else _EARLY.format("GradientFlow.time")
 
     def sums_at_the_end(
         self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4
@@ -151,7 +177,7 @@ class GradientFlow:
 @checked
 @dataclass(frozen=True)
 @readable
-class GradientDescent:
+class GradientDescent(Algorithm):
     r"""Gradient descent step by step, $v\leftarrow mv-\eta\nabla\mathcal L$, $\theta\leftarrow\theta+\lambda v$.
 
     Args:
@@ -179,11 +205,11 @@ class GradientDescent:
     momentum: Momentum = 0.0
     ridge: NotNegative = 0.0
     loss_units: Units = "sum"
-    learns_with: ClassVar[str] = "ntk"
-    starts_with: ClassVar[str] = "kernel"
-    is_posterior: ClassVar[bool] = False
-    noise_variance: ClassVar[float] = 0.0
-    moves_as_gradients: ClassVar[bool] = True
+    word: ClassVar[str] = "descent"
+    options: ClassVar[tuple[str, ...]] = ("rate",)
+    descends: ClassVar[bool] = True
+    is_heavy_ball: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.rate, Sequence):
@@ -213,17 +239,82 @@ class GradientDescent:
         Raises:
             ValueError: If it is one at which training diverges.
         """
-        most = self.maximal_rate(h, targets=targets)
-        if self.rate is None:
-            return SAFE * most / (2 * (1 + self.momentum))
-        if isinstance(self.rate, Sequence):
-            return tuple(float(rate) for rate in self.rate)
-        if self.rate >= most:
+        rate, most = self._rate(h, targets), self.maximal_rate(h, targets=targets)
+        if not isinstance(rate, tuple) and rate >= most:
             raise ValueError(
                 f"`GradientDescent.rate` must be below {most:.6g}, 2(1 + momentum) over the largest eigenvalue of "
-                f"the NTK (with the ridge) in these units of the loss; at {self.rate:g} training diverges."
+                f"the NTK (with the ridge) in these units of the loss; at {rate:g} training diverges."
             )
+        return rate
+
+    def _rate(self, h: Directions, targets: int) -> float | tuple[float, ...]:
+        """The rate, or the one that stands for ``None``, of squared errors too large or not."""
+        if self.rate is None:
+            return SAFE * self.maximal_rate(h, targets=targets) / (2 * (1 + self.momentum))
+        if isinstance(self.rate, Sequence):
+            return tuple(float(rate) for rate in self.rate)
         return float(self.rate)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it has neither a number of steps nor a schedule."""
+        return self.steps is None and not isinstance(self.rate, Sequence)
+
+    @property
+    def but_rate(self) -> GradientDescent:
+        """Itself, at a rate of ``None``."""
+        return replace(self, rate=None)
+
+    def stops(self, times: Times | None = None) -> Times:
+        """Numbers of steps.
+
+        Args:
+            times: What was asked for.
+
+        Raises:
+            ValueError: If one is not whole, or there is no rate for it.
+        """
+        most = float(len(self.rate)) if isinstance(self.rate, Sequence) else math.inf
+        own = np.array([float(most if self.steps is None else self.steps)])
+        return whole_steps("GradientDescent", own if times is None else times, most)
+
+    def settled(self, h: Directions, *, targets: Count = 1) -> GradientDescent:
+        """Itself, with a number for its rate.
+
+        Args:
+            h: Eigenvalues.
+            targets: $N_An_L$.
+
+        Raises:
+            ValueError: If training diverges at that rate.
+        """
+        return replace(self, rate=self.rate_used(h, targets=targets))
+
+    def rates(self, h: Directions, *, targets: Count = 1) -> dict[str, object]:
+        """The rate and the largest one.
+
+        Args:
+            h: Eigenvalues.
+            targets: $N_An_L$.
+        """
+        return {
+            "rate": self.rate_used(h, targets=targets),
+            "maximal_rate": self.maximal_rate(h, targets=targets),
+        }
+
+    def motion(self, h: Directions, *, targets: Count = 1) -> ByDescent:
+        """A heavy ball.
+
+        Args:
+            h: Eigenvalues, for a rate of ``None``.
+            targets: $N_An_L$.
+        """
+        rates = np.atleast_1d(self._rate(h, targets)) / _per(self.loss_units, targets)
+        if not isinstance(self.rate, Sequence):
+            return ByDescent(tuple(rates.tolist()), self.steps, self.momentum)
+        count = len(rates) if self.steps is None else self.steps
+        schedule = np.resize(rates, max(len(rates), 2))  # a single one would be for all steps
+        return ByDescent(tuple(schedule.tolist()), count, self.momentum)
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
         r"""What the steps do to eigendirections with eigenvalues `h`.
@@ -237,19 +328,9 @@ class GradientDescent:
             ValueError: If training diverges, or a number of steps is not one.
         """
         rate = self.rate_used(h, targets=targets)
-        last = len(rate) if isinstance(rate, tuple) else math.inf
-        t = (
-            np.array([float(last if self.steps is None else self.steps)])
-            if times is None
-            else times
-        )
-        whole = np.isinf(t) | (t == np.floor(t))
-        if not whole.all() or t.max() > last:
-            most = "" if math.isinf(last) else f" up to {last}, the number of rates"
-            raise ValueError(
-                f"`times` of GradientDescent must be whole numbers of steps{most}; got {shown(t.tolist())}."
-            )
-        per, rest = _per(self.loss_units, targets), {"momentum": self.momentum, "ridge": self.ridge}
+        t = self.stops(times)
+        per = _per(self.loss_units, targets)
+        rest: dict[str, Any] = {"momentum": self.momentum, "ridge": self.ridge}
         if not isinstance(rate, tuple):
             return after_steps(h, t, rate / per, **rest)
         found = after_schedule(h, t, np.array(rate) / per, **rest)
@@ -315,20 +396,17 @@ class GradientDescent:
         _require_room(clock.weights.size, h.size**2, f"{h.size} samples")
         return on_the_way(h, clock, self.ridge)
 
-    def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """As `sums_at_the_end`, of the same `h`, `targets` and `accuracy`.
-
-        Raises:
-            ValueError: If training stops before the end, or has momentum and no ridge.
-        """
-        if self.steps is not None or isinstance(self.rate, Sequence):
-            raise ValueError(_EARLY.format("GradientDescent.steps"))
+    @property
+    def sums_obstacle(self) -> str:
+        """A clause, if training stops before the end, or has momentum and no ridge."""
+        if not self.ends:
+            return _EARLY.format("GradientDescent.steps")
         if self.momentum and not self.ridge:
-            raise ValueError(
+            return (
                 "`GradientDescent.momentum` must be 0 without a ridge for as many samples as these: its weights "
-                "are known for few samples."
+                "are known for few samples"
             )
-        return self.sums_at_the_end(h, targets=targets, accuracy=accuracy)
+        return ""
 
     def sums_at_the_end(
         self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4
@@ -351,9 +429,10 @@ class GradientDescent:
         return stationary(1 / (h + self.ridge)) if self.ridge else converged(h, rate)
 
 
-Algorithm = GradientFlow | GradientDescent | TwoStepNewton | Projectors | Bayes | LastLayer | NTKGP
-Gradients = GradientFlow | GradientDescent | TwoStepNewton | Projectors | LastLayer
-_EARLY = "`{}` must be left out for as many samples as these: weights of networks on their way are known for few."
+BY_WORD: dict[str, type[Algorithm]] = {
+    kind.word: kind for kind in (GradientFlow, GradientDescent, TwoStepNewton, LastLayer, Bayes)
+}
+_EARLY = f"`{{}}` must be left out {TOO_MANY}"
 
 
 def _per(units: Units, targets: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewise.networks._network import Network
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm
+from scalewise.training._algorithm import Algorithm
 
 Arrays = dict[str, np.ndarray]
 
@@ -79,14 +79,14 @@ class Route:
 
     Args:
         name: What results call it.
-        algorithms: Kinds of algorithms that it knows.
+        knows: Whether it is a way for this algorithm; what it then still lacks, `obstacle` says.
         outcomes: Names of the outcomes that it gives.
         obstacle: A clause that says why it cannot serve a call that wants one of them; empty if it can.
         compute: The numbers, for the names that are wanted.
     """
 
     name: str
-    algorithms: tuple[type, ...]
+    knows: Callable[[Algorithm], bool]
     outcomes: frozenset[str]
     obstacle: Callable[[Asked, str], str]
     compute: Callable[[Asked, Sequence[str]], Found]

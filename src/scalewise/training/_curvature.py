@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._algorithm import Algorithm
 from scalewise.training.width._course import Clock, OutOfRoom
 
 ACCURACY = 1e-6  # relative, of sums over times
@@ -102,7 +102,7 @@ class Moving(NamedTuple):
 
 def curved_shift(
     at: Moving,
-    algorithm: GradientFlow | GradientDescent,
+    algorithm: Algorithm,
     time: float | None,
     *,
     room: int = _ROOM,
@@ -133,9 +133,7 @@ def curved_shift(
     return F - at.H @ (at.U @ back)
 
 
-def _at_the_end(
-    at: Moving, algorithm: GradientFlow | GradientDescent
-) -> tuple[np.ndarray, np.ndarray]:
+def _at_the_end(at: Moving, algorithm: Algorithm) -> tuple[np.ndarray, np.ndarray]:
     """By the few times whose sums the projectors are; all legs that multiply φ are alike."""
     Z = algorithm.sums_at_the_end(at.h, targets=at.e.size, accuracy=ACCURACY)
     pulled = at.curvature.gradients

@@ -16,11 +16,11 @@ from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, NotNegative, checked
 from scalewise._readable import readable
+from scalewise.training._posteriors import REMEDY
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum
 
 Kernel = Annotated[Any, Float[np.ndarray, "sample sample_1"]]
 Targets = Annotated[Any, Float[np.ndarray, "sample output"]]
-REMEDY = "give `noise_variance`"
 
 
 @readable

@@ -25,7 +25,8 @@ from scalewise.networks._mlp import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
-from scalewise.training._evidence import REMEDY, evidence_of
+from scalewise.training._evidence import evidence_of
+from scalewise.training._posteriors import REMEDY
 from scalewise.training._spectrum import refuse_singular, spectrum
 from scalewise.training._task import check_task
 from scalewise.training.posterior._point import kernels_of

@@ -11,13 +11,17 @@ where training is nearly over. With a ridge $\rho$ the same dynamics runs with $
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
+Rule = Callable[
+    [Any, Any, Any, Any], tuple[Any, Any]
+]  # velocity, force, rate, momentum: move, velocity
 Both = tuple[Float[np.ndarray, " direction"], Float[np.ndarray, " direction"]]
 
 
@@ -32,6 +36,12 @@ class Filter(NamedTuple):
 
     gain: Float[np.ndarray, "time direction"]
     left: Float[np.ndarray, "time direction"]
+
+
+def heavy_ball(velocity: Any, force: Any, rate: Any, momentum: Any) -> tuple[Any, Any]:
+    r"""$v\leftarrow mv-\eta F$, which is the move, too; gradient descent without momentum."""
+    velocity = momentum * velocity - rate * force
+    return velocity, velocity
 
 
 def after_flow(h: Directions, times: Times, *, ridge: float = 0.0) -> Filter:
@@ -82,8 +92,9 @@ def after_schedule(
     *,
     momentum: float = 0.0,
     ridge: float = 0.0,
+    rule: Rule = heavy_ball,
 ) -> Filter:
-    r"""Gradient descent with a rate for each step, $p=\prod_s(1-\eta_s(h+\rho))$ without momentum.
+    r"""Steps with a rate for each, $p=\prod_s(1-\eta_s(h+\rho))$ of gradient descent without momentum.
 
     Args:
         h: Eigenvalues, at least 0.
@@ -91,6 +102,7 @@ def after_schedule(
         rates: $\eta_s$ of the sum of half squares.
         momentum: $m$, as in `after_steps`.
         ridge: $\rho$.
+        rule: What a step does with the force on the gain, $-p$.
     """
     x = h + ridge
     gain, left = np.empty((2, steps.size, x.size))
@@ -99,34 +111,9 @@ def after_schedule(
         for step in range(int(steps.max()) + 1):
             left[steps == step], gain[steps == step] = p, g
             if step < rates.size:
-                velocity = momentum * velocity + rates[step] * p
-                g, p = g + velocity, p - x * velocity
+                move, velocity = rule(velocity, -p, rates[step], momentum)
+                g, p = g + move, p - x * move
     return _with_ridge(left, gain, ridge)
-
-
-class Timeless:
-    """What all algorithms share that say where training ends and nothing of the way: there is no time."""
-
-    noise_variance: float
-    _why: ClassVar[str]  # a clause
-
-    def filter(self, h: Directions, times: Times | None = None, *, targets: int = 1) -> Filter:
-        r"""$g=1/(h+\sigma_\varepsilon^2)$, without noise the end of gradient flow.
-
-        Args:
-            h: Eigenvalues of the kernel of the training samples, at least 0.
-            times: Refused.
-            targets: Not needed: there is no rate.
-
-        Raises:
-            ValueError: If times are given.
-        """
-        if times is not None:
-            raise ValueError(
-                f"`times` must be None for {type(self).__name__}, which {self._why}. Take GradientFlow or "
-                "GradientDescent to see a training on its way."
-            )
-        return after_flow(h, np.array([np.inf]), ridge=self.noise_variance)
 
 
 def _with_ridge(p: np.ndarray, gain: np.ndarray, ridge: float) -> Filter:

@@ -24,14 +24,15 @@ from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
 from scalewise.tasks import Loss, Task
 from scalewise.tasks._losses import known_loss
-from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import GradientFlow
 from scalewise.training._curvature import Curvature, Moving, curved_shift
 from scalewise.training._generalisation import true_classes
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._routes import ExpansionWarning
 from scalewise.training._selection import selected
 from scalewise.training._spectrum import Spectrum, spectrum, untaught
-from scalewise.training.losses._dynamics import coefficients, stops
+from scalewise.training.losses._dynamics import coefficients, finite_stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._predict import wrong
 from scalewise.training.width._course import OutOfRoom
@@ -54,7 +55,7 @@ def predict_linearised(
     outputs: Annotated[Any, Float[np.ndarray, "sample output"]],
     ntk: Annotated[Any, Float[np.ndarray, "sample sample_1 output output_1"]],
     task: Task,
-    algorithm: GradientFlow | GradientDescent | None = None,
+    algorithm: Algorithm | None = None,
     *,
     times: Annotated[Any, Float[np.ndarray, " time"]] | None = None,
     observables: Sequence[str] | str | None = None,
@@ -70,7 +71,8 @@ def predict_linearised(
             `scalewise.torch.tangents` give both. One of shape (sample, sample, 1, 1), a mean over outputs, stands
             for the same NTK of every output, and no output learns from another.
         task: What it is trained on.
-        algorithm: `GradientFlow` to the end if ``None``; with a loss that is not the squared error it must stop.
+        algorithm: One that follows gradients, as `GradientFlow` and `GradientDescent` do; the former to the end if
+            ``None``. With a loss that is not the squared error it must stop.
         times: Times, or numbers of steps, in place of the algorithm's own: adds a dimension ``time``.
         observables: Names of what is wanted; everything that can be had if ``None``.
         curvature: Of the same network and samples, for the squared error: what its own dNTK and ddNTKs add, in
@@ -105,6 +107,11 @@ def predict_linearised(
         array([[6.]])
     """
     way = GradientFlow() if algorithm is None else algorithm
+    if not way.descends:
+        raise ValueError(
+            "`algorithm` must train by gradients, as GradientFlow and GradientDescent do; got "
+            f"{type(way).__name__}."
+        )
     y, n = task.targets, len(task.inputs)
     size = (n + len(task.test_inputs), y.shape[1])
     paired, alike = ((size[0], size[0], k, k) for k in (size[1], 1))
@@ -169,7 +176,7 @@ def predict_linearised(
 def _bent(
     curvature: Curvature | None,
     task: Task,
-    algorithm: GradientFlow | GradientDescent,
+    algorithm: Algorithm,
     times: np.ndarray | None,
     found: Spectrum,
 ) -> str:
@@ -198,7 +205,7 @@ def _moved(
     z: np.ndarray,
     H: Float[np.ndarray, "entry entry_1"],
     task: Task,
-    algorithm: GradientFlow | GradientDescent,
+    algorithm: Algorithm,
     times: np.ndarray | None,
     found: Spectrum,
 ) -> Float[np.ndarray, "time sample output"]:
@@ -219,7 +226,7 @@ def _moved(
             filters = filters._replace(gain=np.where(found.h == 0, 0.0, filters.gain))
         c = -found.U @ (filters.gain[:, :, None] * (found.U.T @ error))
     else:
-        stop = stops(algorithm, task.loss.name, times)
+        stop = finite_stops(algorithm, task.loss.name, times)
         loss = task.loss if columns == y.shape[1] else _flattened(task.loss, y.shape)
         start, flat = (part.reshape(count, columns) for part in (z[: len(y)], y))
         c = coefficients(start[None], H[:count, :count], flat, loss, algorithm, stop)[:, 0]

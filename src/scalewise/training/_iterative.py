@@ -28,7 +28,6 @@ from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from scalewise.networks._network import Network
 from scalewise.theory.flow._passing import kernel_strips
-from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins
 from scalewise.training._results import of_tests
@@ -137,9 +136,9 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     order = np.random.default_rng(0).permutation(len(task.inputs))
     spread = any(name not in ("output_mean", "bias") for name in names)
     kernels = _kernels(asked, order)
-    y, added = task.targets[order], _added(asked)
-    if isinstance(algorithm, GradientDescent) and algorithm.rate is not None:
-        algorithm.rate_used(np.array([_largest(kernels)]), targets=y.size)
+    y, added = task.targets[order], asked.algorithm.diagonal
+    if algorithm.but_rate != algorithm:
+        algorithm.settled(np.array([_largest(kernels)]), targets=y.size)
     system = _System(kernels, added)
     taught = system.solved(y)
     mean, solved = taught.X.T @ kernels.towards, [taught]
@@ -167,12 +166,8 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
 
 
 def _check(asked: Asked) -> None:
-    (count, outputs), way, ends = asked.task.targets.shape, asked.algorithm, True
-    if isinstance(way, GradientFlow):
-        ends = bool(np.isinf(way.time))
-    elif isinstance(way, GradientDescent):
-        ends = way.steps is None and not isinstance(way.rate, Sequence)
-    if not ends or asked.times is not None:
+    count, outputs = asked.task.targets.shape
+    if not asked.algorithm.ends or asked.times is not None:
         raise ValueError(
             f"`times` and algorithms that stop take an eigendecomposition, for which {count} training samples are "
             f"more than there is room for. Train to the end, or on at most {DENSE}."
@@ -183,11 +178,6 @@ def _check(asked: Asked) -> None:
             f"`task` has {len(asked.tests)} test inputs, and beside {count} training samples there is room for "
             f"{max(most, 0)}. Give them a part at a time."
         )
-
-
-def _added(asked: Asked) -> float:
-    way = asked.algorithm
-    return way.ridge if isinstance(way, GradientFlow | GradientDescent) else way.noise_variance
 
 
 def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from scalewise.networks import _nodes
 from scalewise.networks._network import Network
-from scalewise.training._algorithms import Algorithm, Bayes, LastLayer
+from scalewise.training._algorithm import Algorithm
 
 HALF = 0.5
 
@@ -28,7 +28,7 @@ def moved(net: Network, algorithm: Algorithm) -> bool:
         net: The network; a maximum over positions has kinks, too.
         algorithm: How it is trained.
     """
-    if isinstance(algorithm, LastLayer | Bayes) or not _learns_below(net):
+    if not algorithm.trains_hidden or not _learns_below(net):
         return False
     return bool(places(net)) or any(isinstance(node, _nodes.Max) for node in net.program.nodes)
 

@@ -2,6 +2,7 @@ r"""Algorithms that are said by what they do to outputs: two steps of Newton, an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,24 +12,42 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, checked
 from scalewise._readable import readable
-from scalewise.training._filters import Timeless
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._filters import Filter, after_flow
+from scalewise.training._motions import ByNewton
 from scalewise.training.width._weights import PROJECTORS, Reaches, Separable
 
 Directions = Float[np.ndarray, " direction"]
+Times = Float[np.ndarray, " time"]
 Leg = Callable[[np.ndarray], np.ndarray]
 Terms = tuple[tuple[Leg, ...], ...]
 
 
-class _ToTheEnd(Timeless):
-    """What both share: the error is gone."""
+class _ToTheEnd(Algorithm):
+    """What both share: the error is gone, and weights are finite sums."""
 
-    _why: ClassVar[str] = "says where training ends and not how it gets there"
-    learns_with: ClassVar[str] = "ntk"
-    starts_with: ClassVar[str] = "kernel"
-    is_posterior: ClassVar[bool] = False
-    noise_variance = 0.0
-    moves_as_gradients: ClassVar[bool] = False  # whether the weights say what the NTK does
+    remedy: ClassVar[str] = "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
+    weighs: ClassVar[bool] = True
 
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
+        """The end of gradient flow.
+
+        Args:
+            h: Eigenvalues of the NTK of the training samples, at least 0.
+            times: Refused.
+            targets: Not needed: there is no rate.
+
+        Raises:
+            ValueError: If times are given.
+        """
+        return after_flow(h, self.stops(times))
+
+    @property
+    def sums_obstacle(self) -> str:
+        """None."""
+        return ""
+
+    @abstractmethod
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
         """The projectors of order 1/n, as sums of products of functions of one eigenvalue.
 
@@ -37,7 +56,6 @@ class _ToTheEnd(Timeless):
             targets: Not needed.
             accuracy: Not needed: the sums are finite.
         """
-        raise NotImplementedError
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         """What tensors of order 1/n are weighed with.
@@ -62,7 +80,16 @@ class TwoStepNewton(_ToTheEnd):
     Source: PDLT (∞.57)-(∞.79), (∞.148).
     """
 
-    moves_as_gradients: ClassVar[bool] = True
+    word: ClassVar[str] = "newton"
+
+    def motion(self, h: Directions, *, targets: Count = 1) -> ByNewton:
+        """Two steps.
+
+        Args:
+            h: Not needed.
+            targets: Not needed.
+        """
+        return ByNewton(2)
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
         """Two products."""
@@ -99,6 +126,7 @@ class Projectors(_ToTheEnd):
         ... )
     """
 
+    moves_as_gradients: ClassVar[bool] = False
     A: Terms = ()
     B: Terms = ()
     IA: Terms = ()

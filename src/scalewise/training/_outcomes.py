@@ -11,7 +11,6 @@ import xarray as xr
 from scalewise._readable import readable
 from scalewise.networks._nodes import Draw
 from scalewise.observables import Quantity
-from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked
 from scalewise.training._generalisation import true_classes
 
@@ -124,8 +123,7 @@ def _classes(asked: Asked) -> str:
 
 
 def _evidence(asked: Asked) -> str:
-    here = isinstance(asked.algorithm, Bayes)
-    return "" if here else "only Bayes has an evidence"
+    return "" if asked.algorithm.has_evidence else "only Bayes has an evidence"
 
 
 def _targets(asked: Asked) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,23 +11,42 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, NotNegative, checked
 from scalewise._readable import readable
-from scalewise.training._filters import Timeless
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._filters import Filter, after_flow
+from scalewise.training._motions import ByFlow
 from scalewise.training.width._weights import Reaches, converged
 
 Directions = Float[np.ndarray, " direction"]
+Times = Float[np.ndarray, " time"]
+REMEDY = "give `noise_variance`"  # of a singular kernel
 
 
-class _Conditioned(Timeless):
+class _Conditioned(Algorithm):
     """What all that condition a Gaussian process on the targets share; the covariance keeps $1-hg$ once."""
 
-    _why: ClassVar[str] = "conditions at once"
     learns_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = True
+    trains_hidden: ClassVar[bool] = False
+    remedy: ClassVar[str] = REMEDY
+    _why_timeless: ClassVar[str] = "conditions at once"
 
     @property
     def starts_with(self) -> str:
         """A posterior conditions what it has."""
         return self.learns_with
+
+    def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
+        r"""$g=1/(h+\sigma_\varepsilon^2)$, without noise the end of gradient flow.
+
+        Args:
+            h: Eigenvalues of the kernel of the training samples, at least 0.
+            times: Refused.
+            targets: Not needed: there is no rate.
+
+        Raises:
+            ValueError: If times are given.
+        """
+        return after_flow(h, self.stops(times), ridge=self.noise_variance)
 
 
 @checked
@@ -42,6 +62,9 @@ class Bayes(_Conditioned):
     Source: PDLT (6.57), (6.64), noise (6.10).
     """
 
+    word: ClassVar[str] = "bayes"
+    options: ClassVar[tuple[str, ...]] = ("noise_variance",)
+    has_evidence: ClassVar[bool] = True
     noise_variance: NotNegative = 0.0
 
 
@@ -54,8 +77,10 @@ class LastLayer(_Conditioned):
     Source: PDLT (10.44)-(10.49), (∞.173).
     """
 
+    word: ClassVar[str] = "last_layer"
+    remedy: ClassVar[str] = "take Bayes with a `noise_variance`"
+    weighs: ClassVar[bool] = True
     noise_variance: float = field(default=0.0, init=False, repr=False)
-    moves_as_gradients: ClassVar[bool] = True
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         r"""What tensors of order 1/n are weighed with: as of gradient flow to the end.
@@ -83,5 +108,15 @@ class NTKGP(_Conditioned):
     Source: PDLT (6.57), (6.64) with $\Theta$ for $K$; He, Lakshminarayanan & Teh (2020).
     """
 
-    noise_variance: NotNegative = 0.0
     learns_with: ClassVar[str] = "ntk"
+    trains_hidden: ClassVar[bool] = True
+    noise_variance: NotNegative = 0.0
+
+    def motion(self, h: Directions, *, targets: Count = 1) -> ByFlow:
+        """Gradient flow to the end, with the noise as a ridge and initial outputs as random as the NTK.
+
+        Args:
+            h: Not needed.
+            targets: Not needed.
+        """
+        return ByFlow(math.inf)

@@ -13,11 +13,12 @@ from scalewise._checked import Count, Index, Positive, checked
 from scalewise.networks._network import AnyNetwork
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
-from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import GradientFlow
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._curved_network import CurvedNetwork
-from scalewise.training._evidence import REMEDY, evidence_of, last_slopes
+from scalewise.training._evidence import evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._given import predict_linearised
 from scalewise.training._iterative import beyond_factorisation, by_iteration, too_many
@@ -33,12 +34,13 @@ from scalewise.training._kernel import (
 )
 from scalewise.training._one_network import GivenWeights, tangents_of
 from scalewise.training._outcomes import OUTCOMES
+from scalewise.training._posteriors import REMEDY
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
 from scalewise.training._routes import Choice, beyond, chosen
 from scalewise.training._sample_kernels import between, in_turn
 from scalewise.training._selection import refuse_outcome, selected
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum, untaught
-from scalewise.training._task import check_fit, check_targets, remedy_for
+from scalewise.training._task import check_fit, check_targets
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._predict import by_any_loss
 
@@ -191,7 +193,7 @@ def predict_training(
     found = spectrum(H, called)
     filters = algorithm.filter(found.h, times, targets=task.targets.size)
     if np.isinf(filters.gain).any() and untaught(found, task.targets):
-        refuse_singular(H, task.targets, found.rank, remedy_for(algorithm))
+        refuse_singular(H, task.targets, found.rank, algorithm.remedy)
     prior = prior_of(found, None if algorithm.is_posterior else K)
     learned = Learned(found, prior, task.targets)
     data = {"spectrum": found.h}
@@ -212,7 +214,7 @@ def predict_training(
         data |= of_tests(asked, _joined(means), None if spreads[0] is None else _joined(spreads))
     kept = {name: data[name] for name in names if name in data}
     numerics = of_numerics(
-        asked, *found.with_diagonal(_diagonal(algorithm)), growth(found, filters), found.h
+        asked, *found.with_diagonal(algorithm.diagonal), growth(found, filters), found.h
     )
     return as_dataset(asked, numerics, kept, beyond(asked, choice), left_out)
 
@@ -229,7 +231,7 @@ def _of_one(
     asked: Asked, weights: GivenWeights, observables: Sequence[str] | str | None
 ) -> xr.Dataset:
     """One given network."""
-    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+    if not asked.algorithm.descends:
         raise ValueError(
             "`weights` are those of a network that is trained, by GradientFlow or GradientDescent; got "
             f"{type(asked.algorithm).__name__}."
@@ -258,7 +260,7 @@ def _by_loss(
     asked: Asked, observables: Sequence[str] | str | None, draws: int, seed: int
 ) -> xr.Dataset:
     """By another loss than the squared error."""
-    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+    if not asked.algorithm.descends:
         raise ValueError(
             f"`algorithm` must be GradientFlow or GradientDescent for the loss {asked.task.loss.name!r}; "
             f"{type(asked.algorithm).__name__} is known for the squared error alone."
@@ -275,15 +277,8 @@ def _by_loss(
     count = len(asked.task.inputs)
     found = by_any_loss(asked, names, K, Theta, draws=draws, seed=seed)
     its = spectrum(Theta[:count, :count], "NTK of the training samples")
-    numerics = of_numerics(asked, *its.with_diagonal(_diagonal(asked.algorithm)), 0.0)
+    numerics = of_numerics(asked, *its.with_diagonal(asked.algorithm.diagonal), 0.0)
     return as_dataset(asked, numerics, {}, found, left_out, LOSS_OUTCOMES)
-
-
-def _diagonal(algorithm: Algorithm) -> float:
-    """What an algorithm adds to the diagonal of the kernel that learns."""
-    if isinstance(algorithm, GradientFlow | GradientDescent):
-        return algorithm.ridge
-    return algorithm.noise_variance
 
 
 def _is_about(dim: str, names: Sequence[str]) -> bool:

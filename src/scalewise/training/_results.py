@@ -11,9 +11,7 @@ from jaxtyping import Float
 from scalewise._labelled import dataset, variable
 from scalewise._version import __version__
 from scalewise.networks._inputs import digest_of
-from scalewise.training._algorithms import GradientDescent
 from scalewise.training._asked import Arrays, Asked, Found
-from scalewise.training._described import described
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._routes import VARIANCES, warn_of_signs
@@ -122,10 +120,7 @@ def of_numerics(
         h: Its eigenvalues, if they are known.
     """
     algorithm, targets = asked.algorithm, asked.task.targets.size
-    rates: dict[str, object] = {}
-    if isinstance(algorithm, GradientDescent) and h is not None:
-        rates["rate"] = algorithm.rate_used(h, targets=targets)
-        rates["maximal_rate"] = algorithm.maximal_rate(h, targets=targets)
+    rates = {} if h is None else algorithm.rates(h, targets=targets)
     return {
         **rates,
         "condition": condition,
@@ -141,7 +136,7 @@ def _attributes(
     return {
         "kind": "training theory",
         **asked.net.attributes(),
-        **described(asked.algorithm),
+        **asked.algorithm.described(),
         **numerics,
         "jitter": 0.0,
         "noise_variance": asked.algorithm.noise_variance,

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
 from scalewise.training._selection import refuse_outcome, selected
@@ -158,7 +157,7 @@ def _why_not(asked: Asked) -> str:
     """What stands in the way of an accuracy, a clause."""
     if not all(sigma.is_smooth for sigma in asked.net.activations):
         return "expectations of an activation with a kink are sampled"
-    if isinstance(asked.algorithm, Bayes | LastLayer):
+    if not asked.algorithm.trains_hidden:
         return "neurons are sampled"
     if not has_accuracies(asked.net, asked.task.inputs):
         return "some of its expectations are sampled"
@@ -229,7 +228,7 @@ def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:
     whys = {
         route.name: route.obstacle(asked, row.name)
         for route in ROUTES
-        if row.name in route.outcomes and isinstance(asked.algorithm, route.algorithms)
+        if row.name in route.outcomes and route.knows(asked.algorithm)
     }
     for route in ROUTES if len(asked.task.inputs) <= _FEW else _EXACT_FIRST:
         if whys.get(route.name) == "":

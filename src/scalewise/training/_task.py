@@ -5,16 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scalewise.tasks._losses import known_loss
-from scalewise.training._algorithms import (
-    Algorithm,
-    GradientDescent,
-    GradientFlow,
-    LastLayer,
-    Projectors,
-    TwoStepNewton,
-)
 from scalewise.training._asked import Asked
-from scalewise.training._evidence import REMEDY
 from scalewise.training._spectrum import refuse_pair
 
 _NONE, _SOME = 0.0, 1e-100  # a direction that nobody learns, beside one that sets the rate
@@ -67,15 +58,4 @@ def check_targets(asked: Asked) -> None:
     for place, row in enumerate(task.inputs + 0.0):
         before = first.setdefault(row.tobytes(), place)
         if (task.targets[before] != task.targets[place]).any():
-            refuse_pair(before, place, remedy_for(algorithm))
-
-
-def remedy_for(algorithm: Algorithm) -> str:
-    """What to do where a kernel is singular."""
-    if isinstance(algorithm, GradientFlow | GradientDescent):
-        return "stop training at a time, or give a `ridge`"
-    if isinstance(algorithm, TwoStepNewton | Projectors):
-        return "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
-    if isinstance(algorithm, LastLayer):
-        return "take Bayes with a `noise_variance`"
-    return REMEDY
+            refuse_pair(before, place, algorithm.remedy)

@@ -13,14 +13,14 @@ from scalewise._labelled import dataset
 from scalewise.networks._network import Network
 from scalewise.tasks import Task
 from scalewise.tasks._losses import known_loss
-from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._motions import ByFlow, ByNewton
 from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
 from scalewise.training.cavity._average import Law, Moments, moments_of_scrambles
 from scalewise.training.cavity._rest import Course, Rest
 
 PowerOfTwo = Annotated[int, Must("a power of two", lambda n: n > 0 and not n & (n - 1))]
-Trainer = GradientDescent | GradientFlow
 LEFT = 1e-6  # of an error, where training to the end may stop
 PIECE = 0.25  # of gradient flow, in units of one over the largest eigenvalue
 
@@ -29,7 +29,7 @@ PIECE = 0.25  # of gradient flow, in units of one over the largest eigenvalue
 def cavity_correction(
     net: Network,
     task: Task,
-    algorithm: Trainer,
+    algorithm: Algorithm,
     *,
     draws: PowerOfTwo = 1024,
     scrambles: Annotated[int, at_least(2)] = 8,
@@ -86,7 +86,7 @@ def cavity_correction(
     return _dataset(list(moments_of_scrambles(rest, course, law, **options)), len(task.inputs))
 
 
-def cavity_obstacle(net: Network, task: Task, algorithm: Trainer) -> str:
+def cavity_obstacle(net: Network, task: Task, algorithm: Algorithm) -> str:
     """Why a call cannot be served, a clause; empty if it can."""
     if net.depth < 2:
         return "the network has no hidden layer, whose width could be finite"
@@ -98,37 +98,29 @@ def cavity_obstacle(net: Network, task: Task, algorithm: Trainer) -> str:
         return "the task has other numbers of features or outputs than the network"
     if task.batches is not None:
         return "the task has batches"
+    if not algorithm.is_heavy_ball:
+        return "it takes gradient descent or flow"
     if algorithm.ridge:
         return "the algorithm has a ridge"
-    if task.loss is not known_loss("mse") and _endless(algorithm):
+    if task.loss is not known_loss("mse") and algorithm.ends:
         return f"training with the loss {task.loss.name!r} has no end; give `steps` or a `time`"
     return ""
 
 
-def _endless(algorithm: Trainer) -> bool:
-    if isinstance(algorithm, GradientFlow):
-        return math.isinf(algorithm.time)
-    return algorithm.steps is None and not isinstance(algorithm.rate, tuple)
-
-
-def _course(task: Task, algorithm: Trainer, Theta: np.ndarray) -> Course:
+def _course(task: Task, algorithm: Algorithm, Theta: np.ndarray) -> Course:
     """Steps of the sum of the losses, as many as it takes where training goes to its end."""
     h = spectrum(Theta, "NTK of the training samples").h
-    per = task.targets.size if algorithm.loss_units == "mean" else 1
-    if isinstance(algorithm, GradientFlow):
-        time = -math.log(LEFT) / h[0] if math.isinf(algorithm.time) else algorithm.time / per
+    motion = algorithm.settled(h, targets=task.targets.size).motion(h, targets=task.targets.size)
+    assert not isinstance(motion, ByNewton), "it is no heavy ball"
+    if isinstance(motion, ByFlow):
+        time = -math.log(LEFT) / h[0] if algorithm.ends else motion.time
         pieces = max(math.ceil(time * h[-1] / PIECE), 1)
         return Course((time / pieces,) * pieces, flows=True)
-    rate = algorithm.rate_used(h, targets=task.targets.size)
-    if isinstance(rate, tuple):
-        rates = rate[: algorithm.steps]
-    else:
-        steps = algorithm.steps
-        if steps is None:
-            slowest = max(np.abs(1 - rate / per * h).max(), algorithm.momentum**0.5)
-            steps = math.ceil(math.log(LEFT) / math.log(slowest))
-        rates = (rate,) * steps
-    return Course(tuple(r / per for r in rates), algorithm.momentum)
+    steps = motion.count
+    if steps is None:
+        slowest = max(np.abs(1 - motion.rates[0] * h).max(), motion.momentum**0.5)
+        steps = math.ceil(math.log(LEFT) / math.log(slowest))
+    return Course(tuple(motion.rate(step) for step in range(steps)), motion.momentum)
 
 
 def _dataset(parts: list[Moments], count: int) -> xr.Dataset:

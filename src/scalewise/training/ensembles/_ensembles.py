@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scalewise.nets._devices import filled, on_host
 from scalewise.nets._ensemble import (
     LARGEST_BATCH,
+    LOST,
     Ensemble,
     Kind,
     first_activation,
@@ -22,7 +23,7 @@ from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
 from scalewise.networks._network import Network
 from scalewise.tasks import Task
-from scalewise.training._algorithms import NTKGP, Algorithm
+from scalewise.training._algorithm import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
 from scalewise.training.ensembles._start import (
     Start,
@@ -112,14 +113,19 @@ def trained_ensembles(
     reading = Reading(task, R, (R @ task.targets).T)
     group = _Group(net, task, algorithm, curriculum, reading, control, dtype, changes)
     parts = [*reading.names, "spread", *["ntk_change"][: int(changes)]]
+    told = [*parts, LOST, "off"]
     samples = len(task.all_inputs)
     joint = samples * net.output_dim
     size = 8 * len(rates_of(net, dtype)) * np.dtype(dtype).itemsize + 8 * 12 * joint**2
     most = TOGETHER if on_host() else LARGEST_BATCH
     sums: dict[str, Kind] = dict.fromkeys(parts, MeanSums)
+    kept: dict[str, Kind] = dict.fromkeys(told, MeanSums)
     name = f"trained-{'-'.join(map(str, net.widths[1:-1]))}"
     sigma = first_activation(net)
-    found = [(Ensemble(name, group.trained, sums, sigma, _stream(net, 1), size, most), 1)]
+    trained = Ensemble(
+        name, group.trained, kept, sigma, _stream(net, 1), bytes_per_network=size, most=most
+    )
+    found = [(trained, 1)]
     if control == "linear":
         name = f"un{name}"
         found.append((Ensemble(name, group.untrained, sums, sigma, _stream(net, 2), size), MORE))
@@ -152,7 +158,7 @@ class _Group:
     def trained(self, keys: np.ndarray) -> dict[str, np.ndarray]:
         """Networks that are trained, less what the control knows of them."""
         start = self._started(keys, ntk=self.control == "linear" or self.changes)
-        after = self.curriculum.train(start)
+        after, failed, off = self.curriculum.train(start)
         x = self.task.all_inputs.astype(self.dtype)
         found = self.reading.of(outputs_of(self.net, after, x) + start.offset)
         if self.control == "linear":
@@ -165,7 +171,8 @@ class _Group:
             known = {}
         if self.changes:
             found["ntk_change"] = self._changed(start, after)
-        return _with_spread({name: a - known.get(name, 0.0) for name, a in found.items()})
+        found = _with_spread({name: a - known.get(name, 0.0) for name, a in found.items()})
+        return found | {LOST: failed.astype(float), "off": off[:, None]}
 
     def untrained(self, keys: np.ndarray) -> dict[str, np.ndarray]:
         """What the linear control says of networks that nobody trains, less what the free one knows."""
@@ -180,7 +187,7 @@ class _Group:
 
     def _started(self, keys: np.ndarray, *, ntk: bool) -> Start:
         net, x, y = self.net, self.task.all_inputs.astype(self.dtype), self.task.targets.T
-        if not isinstance(self.algorithm, NTKGP):
+        if self.algorithm.starts_with == "kernel":
             return look(net, draw(net, keys, self.dtype)[0], x, y, ntk=ntk)
         extra = len(rates_of(net, self.dtype)) + y.size
         parameters, more = draw(net, keys, self.dtype, extra=extra)

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.nets._ensemble import Sums
+from scalewise.nets._ensemble import LOST, Sums
 from scalewise.training.ensembles._reading import Reading, whole
+from scalewise.training.ensembles._training import FAILURES
 
+EFFECTIVE = 100  # networks: with fewer, neither a posterior nor its standard error is to be trusted
 Estimate = tuple[np.ndarray, np.ndarray]
 
 
@@ -33,6 +35,14 @@ class Source(ABC):
     @abstractmethod
     def covariance_of_mean(self) -> np.ndarray:
         """Of the mean outputs, (pair)."""
+
+    @abstractmethod
+    def numbers(self) -> dict[str, int | float]:
+        """Attributes of a result: how many networks count, and how well."""
+
+    @abstractmethod
+    def complaints(self) -> list[str]:
+        """Sentences about what the means are not to be trusted for."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,37 @@ class Means(Source):
             found = found + (u.mean() - m[a] * m[b]) / (u.count - 1)
         return np.asarray(found)
 
+    def numbers(self) -> dict[str, int | float]:
+        """Networks that failed, and the error of flows that slide along kinks.
+
+        Raises:
+            ValueError: If fewer than two networks are left.
+        """
+        if LOST not in self.terms[0]:
+            return {}
+        failed, off = self._failed().sum(), self.terms[0]["off"]
+        if off.count < 2:
+            raise ValueError(
+                f"`algorithm` trains no network to its end, or one alone: {' '.join(self.complaints())}"
+            )
+        return {"failed_networks": int(failed), "flow_error": float(off.mean()[0])}
+
+    def complaints(self) -> list[str]:
+        """What became of networks that failed."""
+        if LOST not in self.terms[0]:
+            return []
+        total = self.terms[0][LOST].count
+        return [
+            f"{count} of {total} networks {what}. They are left out, and means are those of the others. {remedy}."
+            for count, (what, remedy) in zip(self._failed(), FAILURES.items(), strict=True)
+            if count
+        ]
+
+    def _failed(self) -> np.ndarray:
+        """How many networks failed in each way."""
+        lost = self.terms[0][LOST]
+        return np.rint(lost.mean() * lost.count).astype(int)
+
 
 @dataclass(frozen=True)
 class Weighted(Source):
@@ -69,6 +110,26 @@ class Weighted(Source):
         """As many equally heavy networks would say as much."""
         w, square = (float(self.sums[n].mean()[0]) for n in ("weight", "weight~"))
         return self.sums["weight"].count * w**2 / square
+
+    def numbers(self) -> dict[str, int | float]:
+        """As many networks as carry the weight.
+
+        Raises:
+            ValueError: If it is one alone, so that nothing has a standard error.
+        """
+        if not self.effective > 1:
+            raise ValueError(f"`networks` must be more for this posterior: {self.complaints()[0]}")
+        return {"effective_networks": self.effective}
+
+    def complaints(self) -> list[str]:
+        """Neither a posterior nor its standard error is to be trusted where few networks carry all the weight."""
+        if self.effective >= EFFECTIVE:
+            return []
+        return [
+            f"{self.effective:.3g} of {self.sums['weight'].count} networks carry all the weight of the posterior, "
+            f"and {EFFECTIVE} are needed. Draw more, or take wider networks, fewer training samples or a larger "
+            "`noise_variance`."
+        ]
 
     def mean(self, name: str) -> Estimate:
         """The ratio, with the standard error of its linear part."""

@@ -3,8 +3,8 @@ r"""The verb: networks that are really trained, as a Dataset of means with stand
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -24,16 +24,9 @@ from scalewise.networks._network import AnyNetwork, Network
 from scalewise.sweeps._progress import Reporter
 from scalewise.sweeps._store import kept, opened
 from scalewise.tasks import Task
-from scalewise.training._algorithms import (
-    Algorithm,
-    Bayes,
-    GradientDescent,
-    GradientFlow,
-    LastLayer,
-    Projectors,
-)
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import GradientFlow
 from scalewise.training._asked import Asked
-from scalewise.training._described import described
 from scalewise.training._moved_kinks import HALF, moved
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._selection import selected
@@ -46,7 +39,7 @@ from scalewise.training.ensembles._training import CLOSE
 
 _SUFFIXES = {1.0: "_nlo", HALF: "_half"}  # of coefficients of the first power of 1/n
 _DEGREES = {1.0: 2, HALF: 3}  # of polynomials in that power
-EFFECTIVE = 100  # networks: with fewer, neither a posterior nor its standard error is to be trusted
+_WORST = {"failed_networks": sum, "flow_error": max, "effective_networks": min}  # of several widths
 _TO_THE_END = GradientFlow()
 Networks = Annotated[int, Must("a whole number of at least 2", lambda value: value >= 2)]
 Known = dict[str, Estimate]
@@ -114,12 +107,15 @@ def measure_training(
         ``test_loss``, ``test_error``, ``train_loss``, ``ntk_change`` and, of `Bayes`, ``log_evidence``; each with
         its standard error ``<name>_sem``. All but those of `Bayes` are unbiased at a width. Attributes tell
         ``rate``, ``control``, ``effective_networks`` of `Bayes`, ``extrapolation_powers`` that were fitted, as
-        powers of 1/n, and what was left out and why.
+        powers of 1/n, and what was left out and why. Networks that diverge or do not converge do not count:
+        ``failed_networks`` are so many, and ``status``, empty otherwise, is a sentence that says what became of
+        them, as does a warning; it also says so where the weights of a posterior rest on fewer than 100 networks.
+        ``flow_error`` is what the least steps of a flow may have moved outputs by where it slides along a kink.
 
     Raises:
-        ValueError: If an argument breaks its rule, the task does not fit the network, a network diverges or has not
-            converged (the message tells the residual and the steps that it would take), the weights of a posterior
-            rest on fewer than 100 networks, or `store` holds a run with other arguments.
+        ValueError: If an argument breaks its rule, the task does not fit the network, all networks fail (the
+            message tells the residual and the steps that it would take), or `store` holds a run with other
+            arguments.
 
     Source: PDLT (7.11), (10.33), (10.44)-(10.49), (6.57), (6.64), measured; NTKGP: He, Lakshminarayanan & Teh
     (2020).
@@ -143,17 +139,19 @@ def measure_training(
         raise ValueError("`observables` must name something to measure; got none.")
     shapes = (net,) if widths is None else check_widths(net, widths)
     pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
-    taken, rates = _with_rate(algorithm, pilots[-1], task)
+    settled = {"targets": task.targets.size}
+    taken = algorithm.settled(pilots[-1].h, **settled)
+    rates = algorithm.rates(pilots[-1].h, **settled)
     attributes = {
         "kind": "training ensemble",
         **net.attributes(),
-        **described(algorithm),
-        **rates,
+        **algorithm.described(),
+        **{name: rates[name] for name in ("rate",) if name in rates},
         "networks": networks,
         "seed": seed,
         "dtype": dtype,
         "control": str(control),
-        "residual": 0.0 if isinstance(algorithm, LastLayer | Bayes) else CLOSE[dtype],
+        "residual": CLOSE[dtype] if algorithm.trains_hidden else 0.0,
         "random_numbers": generator(),
         "widths": [] if widths is None else sorted(widths),
         "inputs": digest_of(task.inputs),
@@ -168,7 +166,7 @@ def measure_training(
     with opened(store, {**attributes, **fixed}) as record:
         options = {"seed": seed, "memory": bytes_of(memory), "dtype": dtype, "record": record}
         sources = _drawn(plans, networks, progress, options)
-        weights = [_effective(source) for source in sources if isinstance(source, Weighted)]
+        status = _status(shapes, sources)
         parts = [
             {name: ESTIMATORS[name](plan.reading, source) for name in names}
             for plan, source in zip(plans, sources, strict=True)
@@ -180,7 +178,7 @@ def measure_training(
             **attributes,
             "left_out": list(left_out),
             "left_out_because": list(left_out.values()),
-            **({"effective_networks": min(weights)} if weights else {}),
+            **status,
             **_powers(widths, power),
             "scalewise": __version__,
         }
@@ -226,7 +224,7 @@ def _obstacle(name: str, asked: Asked) -> str:
 def _check_read_out(asked: Asked) -> None:
     """Refuse outputs that are not Gaussian given the hidden layers, where it is taken that they are."""
     law = asked.net.program.laws[-1]
-    if not law.is_normal and isinstance(asked.algorithm, LastLayer | Bayes):
+    if not (law.is_normal or asked.algorithm.trains_hidden):
         raise ValueError(
             f"{type(asked.algorithm).__name__} is measured by outputs that are Gaussian given the hidden layers, "
             f"and the read-out of this network has weights that are {law.name}. Give it law='normal'."
@@ -234,19 +232,9 @@ def _check_read_out(asked: Asked) -> None:
 
 
 def _fixed_ntk(asked: Asked) -> str:
-    if isinstance(asked.algorithm, LastLayer | Bayes):
+    if not asked.algorithm.trains_hidden:
         return f"{type(asked.algorithm).__name__} does not train by the NTK"
     return ""
-
-
-def _with_rate(
-    algorithm: Algorithm, known: Pilot, task: Task
-) -> tuple[Algorithm, dict[str, object]]:
-    """The algorithm with a number for its rate, and what a result says of it."""
-    if not isinstance(algorithm, GradientDescent):
-        return algorithm, {}
-    rate = algorithm.rate_used(known.h, targets=task.targets.size)
-    return replace(algorithm, rate=rate), {"rate": rate}
 
 
 def _plan(
@@ -259,18 +247,13 @@ def _plan(
     changes: bool,
 ) -> _Plan:
     """Of one set of widths."""
-    if isinstance(algorithm, LastLayer | Bayes):
-        weighted = isinstance(algorithm, Bayes)
+    if not algorithm.trains_hidden:
+        weighted = algorithm.has_evidence
         reading, ensemble, level = conditioned_ensemble(
             net, task, algorithm, known.metric, weighted=weighted, dtype=dtype
         )
         read = (lambda sums: Weighted(sums[0], level)) if weighted else Means
         return _Plan(reading, [(ensemble, 1)], read)
-    if isinstance(algorithm, Projectors):
-        raise ValueError(
-            "`algorithm` must say how networks are trained; Projectors say only where training ends. Take "
-            "GradientDescent, GradientFlow or TwoStepNewton."
-        )
     for sigma in net.activations:
         check_has_slope(sigma)
     reading, ensembles = trained_ensembles(
@@ -279,16 +262,20 @@ def _plan(
     return _Plan(reading, ensembles, Means)
 
 
-def _effective(source: Weighted) -> float:
-    """How many networks a posterior rests on; refused if they are few."""
-    if not source.effective >= EFFECTIVE:
-        raise ValueError(
-            f"`networks` must be more for this posterior: of those drawn, {source.effective:.3g} carry all "
-            "the weight, "
-            f"and {EFFECTIVE} are needed. Draw more, or take wider networks, fewer training samples or a larger "
-            "`noise_variance`."
-        )
-    return source.effective
+def _status(shapes: Sequence[Network], sources: Sequence[Source]) -> dict[str, object]:
+    """Attributes that tell which networks count, and a warning where not all of them do."""
+    told = [
+        f"Hidden widths {list(net.widths[1:-1])}: {sentence}"
+        for net, source in zip(shapes, sources, strict=True)
+        for sentence in source.complaints()
+    ]
+    each = [source.numbers() for source in sources]
+    found: dict[str, object] = {
+        name: _WORST[name](numbers[name] for numbers in each) for name in each[0]
+    }
+    if told:
+        warnings.warn(" ".join(told), stacklevel=4)
+    return {**found, "status": " ".join(told)}
 
 
 def _powers(widths: Sequence[int] | None, power: float) -> dict[str, Any]:

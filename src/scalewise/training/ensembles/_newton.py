@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.training.ensembles._start import ntks, pulled
-from scalewise.training.ensembles._training import Lesson, Shape
+from scalewise.training.ensembles._training import FAILURES, SEVERAL, Finished, Lesson, Shape
 
 
 @dataclass(frozen=True)
-class Newton:
+class NewtonProgram:
     r"""So many steps, each with the NTK that the network has then.
 
     The source takes the mean NTK for the second step, or the first one's: what either leaves of the outputs differs
@@ -32,8 +32,8 @@ class Newton:
 
     def train(
         self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
-    ) -> Any:
-        """The parameters after training, (network, parameter).
+    ) -> Finished:
+        """Networks after training.
 
         Args:
             lesson: What is taught.
@@ -41,22 +41,25 @@ class Newton:
             goals: Targets of each network.
 
         Raises:
-            ValueError: If the NTK of a network is singular.
+            ValueError: If the NTKs of all of several networks are singular.
         """
         y = jnp.swapaxes(jnp.asarray(goals, lesson.dtype), 1, 2)
+        failed = np.zeros((len(y), len(FAILURES)), bool)
         for _ in range(self.steps):
             H = ntks(lesson.net, start, lesson.x)
             e = np.asarray(_errors(lesson.shape, start, y, lesson.x), np.float64)
             h, U = np.linalg.eigh((H + H.transpose(0, 2, 1)) / 2)
-            if (h[:, 0] <= 100 * len(h[0]) * np.finfo(lesson.dtype).eps * h[:, -1]).any():
+            failed[:, 2] |= h[:, 0] <= 100 * len(h[0]) * np.finfo(lesson.dtype).eps * h[:, -1]
+            if failed[:, 2].all() and len(y) >= SEVERAL:
                 raise ValueError(
                     "`algorithm` needs the inverse of the NTK of each network, which is singular in "
-                    f"{lesson.dtype} for some. Use dtype='float64', wider networks or fewer samples."
+                    f"{lesson.dtype} for all. Use dtype='float64', wider networks or fewer samples."
                 )
+            h = np.where(failed[:, 2:], np.inf, h)  # these networks do not move
             inside = np.einsum("kjd,kj->kd", U, e.transpose(0, 2, 1).reshape(len(e), -1)) / h
             v = np.einsum("kjd,kd->kj", U, inside).reshape(goals.shape)
             start = start + pulled(lesson.net, start, v, lesson.x)
-        return start
+        return Finished(start, failed, np.zeros(len(y)))
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -1,10 +1,12 @@
 r"""Training of many networks at once: descent step by step, a flow by an adaptive integrator, Newton's steps.
 
-With $F=\lambda\nabla\mathcal L+\rho(\theta-\theta_0)$ descent is $u\leftarrow mu-\eta F$,
-$\theta\leftarrow\theta+u$, and the flow $\dot\theta=-F$. What is kept is $\theta-\theta_0$, so that small steps are
-not lost beside large weights: float32 then trains as far as its outputs can be told apart.
+With $F=\lambda\nabla\mathcal L+\rho(\theta-\theta_0)$ descent moves by a rule of `_motions`, as the heavy ball
+$u\leftarrow mu-\eta F$, $\theta\leftarrow\theta+u$, and the flow is $\dot\theta=-F$. What is kept is
+$\theta-\theta_0$, so that small steps are not lost beside large weights: float32 then trains as far as its outputs
+can be told apart.
 
-Each network stops by itself, at a multiple of 16 steps, so it does not matter who is trained beside it.
+Each network stops by itself, at a multiple of 16 steps, so it does not matter who is trained beside it. One that
+fails is told from the others and takes none of them along.
 """
 
 from __future__ import annotations
@@ -17,13 +19,25 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from scalewise.nets._packed import Packed
 from scalewise.networks._network import Network
+from scalewise.training._filters import Rule
+from scalewise.training._motions import ByDescent
 from scalewise.training.ensembles._start import packed, rates_of
 
 CHUNK = 16  # steps between two looks at who has finished
+SEVERAL = 8  # networks of which not all fail by chance
+LEAST = 0.01  # of the time of the fastest direction: the least step of a flow
+# What may become of a network, and what to do about it.
+FAILURES = {
+    "diverged, as their own NTKs are larger than that of an infinitely wide one": "Take a smaller rate or wider "
+    "networks",
+    "had not converged when they were to": "Stop training at a time or after a number of steps, give a `ridge`, or "
+    "take wider networks",
+    "have a singular NTK, whose inverse is needed": "Use dtype='float64', wider networks or fewer samples",
+}
 CLOSE = {"float32": 1e-4, "float64": 1e-6}  # of the initial error: what may be left at the end
 LOCAL = 0.05  # of that: what a step of a flow may be off by
 
@@ -74,42 +88,68 @@ class Lesson:
         return str(self.x.dtype)
 
 
-@dataclass(frozen=True)
-class Descent:
-    r"""Steps of gradient descent.
+class Finished(NamedTuple):
+    """Networks after training, or what became of them.
 
     Args:
-        rates: $\eta$ of each step in units of the sum; a single one for all of them.
-        steps: How many; at the end of that many a network must have converged if it is trained to the end.
-        momentum: $m$.
+        parameters: (network, parameter); of a network that failed those that it had before.
+        failed: Of each network which of `FAILURES` was its own, if any.
+        off: What steps that the error control did not allow may have moved outputs by.
     """
 
-    rates: tuple[float, ...]
+    parameters: Any
+    failed: Bool[np.ndarray, "network failure"]
+    off: Float[np.ndarray, " network"]
+
+
+@dataclass(frozen=True)
+class DescentProgram:
+    """Descent step by step.
+
+    Args:
+        motion: The rule, with its rates.
+        steps: How many; at the end of that many a network must have converged if it is trained to the end.
+    """
+
+    motion: ByDescent
     steps: int
-    momentum: float
 
     def begun(self, lesson: Lesson, start: Any, y: Any) -> tuple[Any, ...]:
         """Rest."""
-        return jnp.zeros_like(start), jnp.zeros_like(start) if self.momentum else None
+        return jnp.zeros_like(start), jnp.zeros_like(start) if self.motion.remembers else None
 
     def chunk(
         self, lesson: Lesson, start: Any, y: Any, state: tuple[Any, ...], done: int
     ) -> tuple[tuple[Any, ...], Any, Any]:
         """The state a few steps later, what is left of the error, and who has no steps left."""
-        count = min(CHUNK, self.steps - done)
-        first = done if len(self.rates) > 1 else 0
+        count, rates = min(CHUNK, self.steps - done), self.motion.rates
+        first = done if len(rates) > 1 else 0
         eta = np.zeros(CHUNK, lesson.dtype)
-        eta[:count] = np.resize(np.array(self.rates), first + count)[first:]
-        numbers = np.array([self.momentum, lesson.ridge], lesson.dtype)
-        delta, velocity, left = _descended(
-            lesson.shape, start, y, state, lesson.x, lesson.rates, numbers, eta, count
-        )
+        eta[:count] = np.resize(np.array(rates), first + count)[first:]
+        numbers = np.array([self.motion.momentum, lesson.ridge], lesson.dtype)
+        given = (start, y, state, lesson.x, lesson.rates, numbers, eta, count)
+        delta, velocity, left = _descended(lesson.shape, self.motion.rule, *given)
         return (delta, velocity), left, np.full(len(y), done + count >= self.steps)
+
+    def off(self, lesson: Lesson, state: tuple[Any, ...]) -> Float[np.ndarray, " network"]:
+        """Nothing: steps are what training is made of."""
+        return np.zeros(len(state[0]))
+
+    def train(
+        self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
+    ) -> Finished:
+        """All steps; see `_looped`."""
+        return _looped(self, lesson, start, goals)
 
 
 @dataclass(frozen=True)
-class Flow:
+class FlowProgram:
     r"""Gradient flow, by pairs of orders 3 and 2 whose difference keeps the error of each step small.
+
+    Where a neuron slides along the kink of its activation the force jumps to and fro, and no step is short enough
+    for that error. A least step, a share `LEAST` of $1/(h_{\max}+\rho)$, is taken all the same. What it may be off
+    by is known, and such errors undo each other, as the kink is approached from both sides in turn: their squares
+    are added up.
 
     Args:
         time: In units of the sum.
@@ -128,53 +168,70 @@ class Flow:
         delta, ridge = jnp.zeros_like(start), np.asarray(lesson.ridge, lesson.dtype)
         force, left = _forces(lesson.shape, start, delta, y, lesson.x, lesson.rates, ridge)
         t = jnp.zeros_like(left)
-        return delta, force, t, jnp.full_like(t, 0.1 / (self.h_max + lesson.ridge)), left
+        return delta, force, t, jnp.full_like(t, 0.1 / (self.h_max + lesson.ridge)), t, left
 
     def chunk(
         self, lesson: Lesson, start: Any, y: Any, state: tuple[Any, ...], done: int
     ) -> tuple[tuple[Any, ...], Any, Any]:
         """The state a few steps later, what is left of the error, and who has reached the time."""
         allowed = LOCAL * CLOSE[lesson.dtype] * lesson.scale / math.sqrt(self.h_max)
-        numbers = np.array([lesson.ridge, self.time, allowed], lesson.dtype)
+        least = LEAST / (self.h_max + lesson.ridge)
+        numbers = np.array([lesson.ridge, self.time, allowed, least], lesson.dtype)
         state = _flowed(lesson.shape, start, y, state, lesson.x, lesson.rates, numbers)
         return state, state[-1], np.asarray(state[2]) >= numbers[1]
 
+    def off(self, lesson: Lesson, state: tuple[Any, ...]) -> Float[np.ndarray, " network"]:
+        """From the squares of errors of parameters to an error of outputs."""
+        return np.sqrt(self.h_max * np.asarray(state[4], np.float64))
 
-def trained(
-    way: Descent | Flow,
+    def train(
+        self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
+    ) -> Finished:
+        """To the time or to the end; see `_looped`."""
+        return _looped(self, lesson, start, goals)
+
+
+def _looped(
+    program: DescentProgram | FlowProgram,
     lesson: Lesson,
     start: Any,
     goals: Float[np.ndarray, "network output train"],
-) -> Any:
-    """The parameters of networks after training.
+) -> Finished:
+    """Networks after training, some steps of all of them at a time.
 
     Args:
-        way: How.
+        program: What a few steps do.
         lesson: What is taught.
         start: The parameters before, (network, parameter).
         goals: Targets of each network.
 
     Raises:
-        ValueError: If a network diverges, or has not converged in time.
+        ValueError: If all of several networks fail.
     """
     y = jnp.swapaxes(jnp.asarray(goals, lesson.dtype), 1, 2)
-    state = way.begun(lesson, start, y)
+    state = program.begun(lesson, start, y)
     open_, done, half = np.ones(len(y), bool), 0, (0, np.ones(len(y)))
-    close = CLOSE[lesson.dtype] * lesson.scale
+    left, failed = np.ones(len(y)), np.zeros((len(y), len(FAILURES)), bool)
+    close, beyond = CLOSE[lesson.dtype] * lesson.scale, 1e6 * lesson.scale
     while open_.any():
-        after, left, over = way.chunk(lesson, start, y, state, done)
+        after, error, over = program.chunk(lesson, start, y, state, done)
         state = _kept(open_, after, state) if not open_.all() else after
-        left, done = np.asarray(left, np.float64), done + min(CHUNK, way.steps - done)
-        if not np.isfinite(left[open_]).all() or left[open_].max() > 1e6 * lesson.scale:
-            raise _diverged(lesson, open_ & ~(left <= 1e6 * lesson.scale))
+        left = np.where(open_, np.asarray(error, np.float64), left)
+        done += min(CHUNK, program.steps - done)
+        failed[:, 0] |= open_ & ~(left <= beyond)
+        if lesson.to_the_end and done >= program.steps:
+            failed[:, 1] |= open_ & ~failed[:, 0] & (left > close)
         # A new array: JAX may be reading the old one still.
-        open_ = open_ & ~over & ~(lesson.to_the_end & (left <= close))
-        if 2 * done <= way.steps:
+        open_ = open_ & ~over & ~(lesson.to_the_end & (left <= close)) & ~failed.any(axis=1)
+        if 2 * done <= program.steps:
             half = (done, left)
-        late = (left > close) & (open_ | over)
-        if lesson.to_the_end and done >= way.steps and late.any():
-            raise _unfinished(lesson, late, left, close, done, half)
-    return start + state[0]
+    lost = failed.any(axis=1)
+    if lost.all() and len(failed) >= SEVERAL:
+        if failed[:, 0].any():
+            raise _diverged(lesson, failed[:, 0])
+        raise _unfinished(lesson, failed[:, 1], left, close, done, half)
+    moved = jnp.where(jnp.asarray(lost)[:, None], 0, state[0])
+    return Finished(start + moved, failed, np.where(lost, 0.0, program.off(lesson, state)))
 
 
 @jax.jit
@@ -242,9 +299,10 @@ def _forces(shape: Shape, start: Any, delta: Any, y: Any, x: Any, rates: Any, ri
     return jax.vmap(lambda p, d, t: _force(shape, p, d, t, x, rates, ridge))(start, delta, y)
 
 
-@partial(jax.jit, static_argnames="shape")
+@partial(jax.jit, static_argnames=("shape", "rule"))
 def _descended(
     shape: Shape,
+    rule: Rule,
     start: Any,
     y: Any,
     state: Any,
@@ -260,10 +318,9 @@ def _descended(
         def step(k: Any, now: Any) -> Any:
             delta, velocity, left = now
             force, error = _force(shape, start, delta, y, x, rates, ridge)
-            move = -eta[k] * force
-            if velocity is not None:
-                velocity = move = momentum * velocity + move
-            return delta + move, velocity, jnp.maximum(left, error)
+            move, after = rule(0 if velocity is None else velocity, force, eta[k], momentum)
+            after = None if velocity is None else after
+            return delta + move, after, jnp.maximum(left, error)
 
         return jax.lax.fori_loop(0, count, step, (delta, velocity, jnp.zeros((), x.dtype)))
 
@@ -272,15 +329,15 @@ def _descended(
 
 @partial(jax.jit, static_argnames="shape")
 def _flowed(shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any) -> Any:
-    ridge, end, allowed = numbers
+    ridge, end, allowed, least = numbers
 
     def one(start: Any, y: Any, *state: Any) -> Any:
         def force(delta: Any) -> Any:
             return _force(shape, start, delta, y, x, rates, ridge)
 
         def step(_: Any, now: Any) -> Any:
-            delta, first, t, dt, error = now
-            dt = jnp.minimum(dt, end - t)
+            delta, first, t, dt, square, error = now
+            dt = jnp.minimum(jnp.maximum(dt, least), end - t)
             second, _ = force(delta - dt / 2 * first)
             third, _ = force(delta - dt * 3 / 4 * second)
             moved = delta - dt / 9 * (2 * first + 3 * second + 4 * third)
@@ -289,9 +346,13 @@ def _flowed(shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, nu
             wrong = _length(off, rates) / allowed
             grow = jnp.clip(0.9 * jnp.maximum(wrong, 1e-6) ** (-1 / 3), 0.2, 5.0)
             grow = jnp.where(jnp.isfinite(grow), grow, 0.2)
-            after, before = (moved, last, t + dt, left), (delta, first, t, error)
-            kept = [jnp.where(wrong <= 1, a, b) for a, b in zip(after, before, strict=True)]
-            return *kept[:3], dt * grow, kept[3]
+            forced = (wrong > 1) & (dt <= least)
+            squares = square + jnp.where(forced, (wrong * allowed) ** 2, 0)
+            after, before = (moved, last, t + dt, squares, left), (delta, first, t, square, error)
+            kept = [
+                jnp.where((wrong <= 1) | forced, a, b) for a, b in zip(after, before, strict=True)
+            ]
+            return *kept[:3], dt * grow, *kept[3:]
 
         return jax.lax.fori_loop(0, CHUNK, step, state)
 

@@ -3,7 +3,7 @@ r"""From an algorithm as data to networks that are trained by it, and to what a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +12,16 @@ from jaxtyping import Float
 
 from scalewise.networks._network import Network
 from scalewise.tasks import Task
-from scalewise.training._algorithms import (
-    NTKGP,
-    Algorithm,
-    GradientDescent,
-    GradientFlow,
-    TwoStepNewton,
-)
-from scalewise.training.ensembles._newton import Newton
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._filters import after_flow
+from scalewise.training._motions import ByFlow, ByNewton, Motion
+from scalewise.training.ensembles._newton import NewtonProgram
 from scalewise.training.ensembles._start import Start
-from scalewise.training.ensembles._training import CLOSE, Descent, Flow, Lesson, trained
+from scalewise.training.ensembles._training import CLOSE, LEAST, DescentProgram, FlowProgram, Lesson
 
 PATIENCE = 20  # times the steps that the mean NTK needs
 MOST_STEPS = 1_000_000
+END = np.array([math.inf])
 Joint = Float[np.ndarray, "network taught taught"]
 
 
@@ -34,21 +31,19 @@ class Curriculum:
 
     Args:
         lesson: What is taught.
-        way: How; its rates are those of the sum of half squares.
+        program: What moves the parameters.
         gain: $g$ at eigenvalues of an NTK, as the algorithm has it at infinite width.
         noise_variance: Of what is added to the targets of each network.
     """
 
     lesson: Lesson
-    way: Descent | Flow | Newton
+    program: DescentProgram | FlowProgram | NewtonProgram
     gain: Callable[[np.ndarray], np.ndarray]
     noise_variance: float
 
     def train(self, start: Start) -> Any:
         """The parameters after training."""
-        if isinstance(self.way, Newton):
-            return self.way.train(self.lesson, start.parameters, start.goals)
-        return trained(self.way, self.lesson, start.parameters, start.goals)
+        return self.program.train(self.lesson, start.parameters, start.goals)
 
 
 def plan(
@@ -65,7 +60,7 @@ def plan(
     Args:
         net: Shape and hyperparameters.
         task: The task.
-        algorithm: One that descends, its rate resolved.
+        algorithm: One that has a motion, its rate resolved.
         h: On the training samples.
         scale: A typical initial error of an output.
         dtype: Of the networks.
@@ -73,44 +68,43 @@ def plan(
     Raises:
         ValueError: If it takes too many steps, or its rate is too large.
     """
-    noise = algorithm.noise_variance
-    if isinstance(algorithm, NTKGP):
-        algorithm = GradientFlow(ridge=noise)
-    x = task.inputs.astype(dtype)
-    if isinstance(algorithm, TwoStepNewton):
-        lesson = Lesson(net, x, 0.0, scale, to_the_end=True)
-        return Curriculum(lesson, Newton(steps=2), lambda at: algorithm.filter(at).gain[0], noise)
-    if not isinstance(algorithm, GradientFlow | GradientDescent):
-        raise TypeError(f"{type(algorithm).__name__} does not train by gradients.")
-    ridge, size = algorithm.ridge, task.targets.size
-    slowest = ridge or float(h[h > 1e-9 * h.max()].min())
-    per = size if algorithm.loss_units == "mean" else 1
-    if isinstance(algorithm, GradientFlow):
-        lesson = Lesson(net, x, ridge, scale, math.isinf(algorithm.time))
-        most = _enough(1.5 * slowest / (float(h.max()) + ridge), dtype, lesson.to_the_end)
-        way = Flow(algorithm.time / per, float(h.max()), most)
-        return Curriculum(lesson, way, lambda at: algorithm.filter(at, targets=size).gain[0], noise)
-    rate = algorithm.rate_used(h, targets=size)
-    if isinstance(rate, Sequence):
-        steps = len(rate) if algorithm.steps is None else algorithm.steps
-        rates = tuple(one / per for one in rate)[:steps]
-        lesson = Lesson(net, x, ridge, scale, to_the_end=False)
-    else:
-        rates = (rate / per,)
-        lesson = Lesson(net, x, ridge, scale, algorithm.steps is None)
-        pace = min(rates[0] * slowest / (1 - algorithm.momentum), 1 - algorithm.momentum)
-        steps = (
-            _enough(pace, dtype, lesson.to_the_end) if algorithm.steps is None else algorithm.steps
-        )
-    end = GradientFlow(ridge=ridge) if lesson.to_the_end else algorithm
-    way = Descent(rates, steps, algorithm.momentum)
-    return Curriculum(lesson, way, lambda at: end.filter(at, targets=size).gain[0], noise)
+    targets, ridge, noise = task.targets.size, algorithm.diagonal, algorithm.noise_variance
+    x, ends = task.inputs.astype(dtype), algorithm.ends
+    motion = algorithm.settled(h, targets=targets).motion(h, targets=targets)
+    lesson = Lesson(net, x, ridge, scale, ends)
+    program = _program(motion, lesson, h)
+
+    def gain(at: np.ndarray) -> np.ndarray:
+        # At the end a rate is forgotten, and need not be one for every network.
+        found = after_flow(at, END, ridge=ridge) if ends else algorithm.filter(at, targets=targets)
+        return found.gain[0]
+
+    return Curriculum(lesson, program, gain, noise)
 
 
-def _enough(pace: float, dtype: str, to_the_end: bool) -> int:
+def _program(
+    motion: Motion, lesson: Lesson, h: np.ndarray
+) -> DescentProgram | FlowProgram | NewtonProgram:
+    """The program that moves networks so, with steps enough."""
+    if isinstance(motion, ByNewton):
+        return NewtonProgram(motion.count)
+    slowest = lesson.ridge or float(h[h > 1e-9 * h.max()].min())
+    if isinstance(motion, ByFlow):
+        pace = 1.5 * slowest / (float(h.max()) + lesson.ridge)
+        slow = 2 * math.ceil(
+            math.log(100 / CLOSE[lesson.dtype]) / (pace * LEAST)
+        )  # least steps alone
+        return FlowProgram(motion.time, float(h.max()), max(_enough(pace, lesson), slow))
+    if motion.count is not None:
+        return DescentProgram(motion, motion.count)
+    pace = min(motion.rates[0] * slowest / (1 - motion.momentum), 1 - motion.momentum)
+    return DescentProgram(motion, _enough(pace, lesson))
+
+
+def _enough(pace: float, lesson: Lesson) -> int:
     """Steps that may be taken, if one takes off this share of the slowest error."""
-    expected = math.log(100 / CLOSE[dtype]) / pace
-    if to_the_end and expected > MOST_STEPS:
+    expected = math.log(100 / CLOSE[lesson.dtype]) / pace
+    if lesson.to_the_end and expected > MOST_STEPS:
         raise ValueError(
             f"`algorithm` would take some {expected:.2g} steps to the end, because the largest eigenvalue of "
             "the NTK "

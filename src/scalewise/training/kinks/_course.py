@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training._algorithms import GradientDescent, GradientFlow
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._motions import ByDescent, ByFlow, ByNewton
 from scalewise.training.width._course import OutOfRoom
 
 _OVER = 1e-5  # share of the way that may be left where a training counts as over
@@ -100,7 +101,7 @@ class Course:
 
 
 def course_of(
-    algorithm: GradientFlow | GradientDescent,
+    algorithm: Algorithm,
     h: Float[np.ndarray, " direction"],
     times: Sequence[float | None],
     *,
@@ -109,7 +110,7 @@ def course_of(
     """The training by which errors in directions `h` are removed.
 
     Args:
-        algorithm: Flow or descent.
+        algorithm: A heavy ball, or a flow.
         h: Eigenvalues above 0.
         times: In the algorithm's own units; ``None`` for its own time.
         targets: As many numbers as a mean loss is divided by.
@@ -117,26 +118,33 @@ def course_of(
     Raises:
         OutOfRoom: If there are too many steps that must be taken one by one.
     """
-    per = float(targets) if algorithm.loss_units == "mean" else 1.0
-    if isinstance(algorithm, GradientFlow):
-        ends = np.array([float(algorithm.time if t is None else t) for t in times]) / per
+    motion = algorithm.settled(h, targets=targets).motion(h, targets=targets)
+    assert not isinstance(motion, ByNewton), "it is no heavy ball"
+    own = float(algorithm.stops()[0])
+    ends = np.array([own if t is None else float(t) for t in times]) / algorithm.unit(targets)
+    if isinstance(motion, ByFlow):
         last = -math.log(_OVER) / float((h + algorithm.ridge).min())
         nodes = _times(np.minimum(ends, last), 1 / float((h + algorithm.ridge).max()))
-        gain = algorithm.filter(h, nodes * per, targets=targets).gain
         spent = np.diff(nodes)
         lost = np.expm1(-algorithm.ridge * spent)
         swept, momentum = np.ones(spent.size, dtype=bool), 0.0
     else:
-        ends, last, nodes = _steps(algorithm, h, times, targets)
-        gain = algorithm.filter(h, nodes, targets=targets).gain
-        rate = np.atleast_1d(algorithm.rate_used(h, targets=targets)) / per
+        last, nodes = _steps(algorithm, motion, h, ends, targets)
         many = np.diff(nodes)
-        each = rate[: many.size] if rate.size > 1 else np.full(many.size, rate[0])
-        swept, momentum = many > 1, algorithm.momentum
+        each = np.array([motion.rate(step) for step in range(many.size)])
+        swept, momentum = many > 1, motion.momentum
         spent, lost = each * many, (1 - each * algorithm.ridge) ** many - 1
-    marks = tuple(int(np.searchsorted(nodes, min(end, last))) for end in ends)
-    over = tuple(bool(end >= last) for end in ends)
-    return Course(gain, lost, spent, swept, momentum, algorithm.ridge, h, marks, over)
+    return Course(
+        gain=algorithm.filter(h, nodes * algorithm.unit(targets), targets=targets).gain,
+        lost=lost,
+        spent=spent,
+        swept=swept,
+        momentum=momentum,
+        ridge=algorithm.ridge,
+        h=h,
+        marks=tuple(int(np.searchsorted(nodes, min(end, last))) for end in ends),
+        over=tuple(bool(end >= last) for end in ends),
+    )
 
 
 def _times(ends: np.ndarray, unit: float) -> np.ndarray:
@@ -148,15 +156,12 @@ def _times(ends: np.ndarray, unit: float) -> np.ndarray:
 
 
 def _steps(
-    algorithm: GradientDescent, h: np.ndarray, times: Sequence[float | None], targets: int
-) -> tuple[np.ndarray, float, np.ndarray]:
-    """Numbers of steps that are asked for, the one at which training is over, and those at the nodes."""
-    rate = algorithm.rate_used(h, targets=targets)
-    own = len(rate) if isinstance(rate, tuple) else math.inf
-    own = own if algorithm.steps is None else algorithm.steps
-    ends = np.array([float(own if t is None else t) for t in times])
-    one_by_one = isinstance(rate, tuple) or algorithm.momentum > 0
-    last = math.inf if isinstance(rate, tuple) else _gone(algorithm, h, targets)
+    algorithm: Algorithm, motion: ByDescent, h: np.ndarray, ends: np.ndarray, targets: int
+) -> tuple[float, np.ndarray]:
+    """The number of steps at which training is over, and those at the nodes."""
+    schedule = len(motion.rates) > 1
+    one_by_one = schedule or motion.momentum > 0
+    last = math.inf if schedule else _gone(algorithm, h, targets)
     most = float(np.minimum(ends, last).max())
     if one_by_one and most > _MOST:
         raise OutOfRoom(
@@ -166,15 +171,15 @@ def _steps(
     kept = (
         most
         if one_by_one
-        else min(most, max(_ONE_BY_ONE, _alternating(rate, h, algorithm, targets)))
+        else min(most, max(_ONE_BY_ONE, _alternating(motion.rates[0], h, algorithm.ridge)))
     )
     nodes = [float(k) for k in range(int(kept) + 1)]
     while nodes[-1] < most:
         nodes.append(min(float(math.ceil(nodes[-1] * _TOGETHER)), most))
-    return ends, last, np.unique(np.concatenate([nodes, np.minimum(ends, last)]))
+    return last, np.unique(np.concatenate([nodes, np.minimum(ends, last)]))
 
 
-def _gone(algorithm: GradientDescent, h: np.ndarray, targets: int) -> float:
+def _gone(algorithm: Algorithm, h: np.ndarray, targets: int) -> float:
     """Steps until training is over."""
     x, k = h + algorithm.ridge, 1.0
     while True:
@@ -184,10 +189,7 @@ def _gone(algorithm: GradientDescent, h: np.ndarray, targets: int) -> float:
         k = float(math.ceil(1.1 * k))
 
 
-def _alternating(
-    rate: float | tuple[float, ...], h: np.ndarray, algorithm: GradientDescent, targets: int
-) -> float:
+def _alternating(rate: float, h: np.ndarray, ridge: float) -> float:
     """Steps until errors that change their sign at every step are gone: none of them may be taken together."""
-    per = float(targets) if algorithm.loss_units == "mean" else 1.0
-    left = float(np.max(rate)) / per * (float(h.max()) + algorithm.ridge) - 1
+    left = rate * (float(h.max()) + ridge) - 1
     return math.log(_OVER) / math.log(left) if left > 0 else 0.0

@@ -8,7 +8,6 @@ import numpy as np
 
 from scalewise.gaussian import at_least_usual
 from scalewise.theory.flow._kernel_flow import kernel_flow
-from scalewise.training._algorithms import Algorithm, GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._moved_kinks import HALF, in_words, moved, places
 from scalewise.training._spectrum import spectrum
@@ -51,7 +50,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     if not moved(net, asked.algorithm):
         return f"{way} on this network moves no neuron over a kink, and {first}"
     fitted = "the power is -1/2, and `measure_training` with several `widths` fits the coefficient"
-    if not isinstance(asked.algorithm, GradientFlow | GradientDescent):
+    if not asked.algorithm.is_heavy_ball:
         return f"it is known for GradientFlow and GradientDescent, and not for {way}; {fitted}"
     if net.depth != 2 or asked.plain is None:
         return f"it is known for an `MLP` with one hidden layer; {fitted}"
@@ -82,7 +81,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     return Found(values, errors, attributes=attributes)
 
 
-KINKS = Route("kinks", Algorithm.__args__, HALVES | {_PARAMETER}, _obstacle, _compute)
+KINKS = Route("kinks", lambda algorithm: True, HALVES | {_PARAMETER}, _obstacle, _compute)
 
 
 def _found(asked: Asked, setting: Setting, names: frozenset[str]) -> tuple[Arrays, Arrays]:
@@ -128,10 +127,8 @@ def _setting(asked: Asked, *, joint: bool) -> Setting:
     both = np.ix_(where, where)
     K, Theta = flow.K[-1][both], flow.Theta[-1][both]
     its = spectrum(Theta[:count, :count], "NTK of the training samples")
-    algorithm = asked.algorithm
-    assert isinstance(algorithm, GradientFlow | GradientDescent)
     times = [None] if asked.times is None else asked.times.tolist()
-    course = course_of(algorithm, its.h[its.h > 0], times, targets=task.targets.size)
+    course = course_of(asked.algorithm, its.h[its.h > 0], times, targets=task.targets.size)
     C_W = float(net.C_W[-1])
     return Setting(hidden, where, task.targets.T, K, Theta, its, course, C_W, joint)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Asked
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training.cavity._correction import cavity_obstacle
@@ -34,8 +33,6 @@ def _cavity(asked: Asked) -> str:
     net, algorithm = asked.plain, asked.algorithm
     if net is None:
         return "of this loss order 1/n is known of an `MLP`"
-    if not isinstance(algorithm, GradientDescent | GradientFlow):
-        return "it takes gradient descent or flow"
     if asked.times is not None:
         return "it is known at the algorithm's own time; give that its `steps` or its `time`"
     if net.depth > 2:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training.cavity import cavity_correction
-from scalewise.training.losses._dynamics import coefficients, stops
+from scalewise.training.losses._dynamics import coefficients, finite_stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._prior import REPLICAS, Start, start
 
@@ -42,8 +41,7 @@ def by_any_loss(
         ValueError: If training has no end, or diverges.
     """
     task, algorithm = asked.task, asked.algorithm
-    assert isinstance(algorithm, GradientFlow | GradientDescent)
-    times = stops(algorithm, task.loss.name, asked.times)
+    times = finite_stops(algorithm, task.loss.name, asked.times)
     count = len(task.inputs)
     begin = start(K, count, task.targets.shape[1], draws, seed)
     c = coefficients(begin.z, Theta[:count, :count], task.targets, task.loss, algorithm, times)

@@ -27,12 +27,11 @@ from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks._network import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import runs_of, untold
-from scalewise.training._algorithms import Bayes, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._spectrum import spectrum
 from scalewise.training.posterior._added import PARTS, Added, outcomes
 from scalewise.training.posterior._point import Point, kernels_of
-from scalewise.training.posterior._route import NEURONS
+from scalewise.training.posterior._route import NEURONS, conditions_last_layer
 from scalewise.training.width._dense import unknown_readout
 from scalewise.training.width._widened import shared_channels, without
 
@@ -110,7 +109,7 @@ def _added(asked: Asked, at: Point, metric: tuple[Vertex, Metric]) -> Added:
     within = np.einsum(f"baye,ae,{second}y->{own}", D[..., A], S, T, optimize=True)
     between = np.einsum(f"baye,ai,ej,{second}y->ij{own}", D[..., A], u, u, T, optimize=True)
     X, evidence = np.zeros_like(G1), 0.0
-    if isinstance(asked.algorithm, Bayes):
+    if asked.algorithm.has_evidence:
         Y = u @ u.T - outputs * S
         X = 0.5 * np.einsum("ae,aexy->xy", Y, V[A, A])
         seen = V[A, A, A, A]
@@ -143,7 +142,7 @@ def _by_layer(means: Sequence[np.ndarray]) -> np.ndarray:
 
 METRIC = Route(
     "fluctuations of the metric",
-    (Bayes, LastLayer),
+    conditions_last_layer,
     NEURONS.outcomes - {"feature_change_nlo"},
     _obstacle,
     _compute,

@@ -19,8 +19,8 @@ from scalewise.networks._mlp import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._evidence import REMEDY
 from scalewise.training._outcomes import OUTCOMES
+from scalewise.training._posteriors import REMEDY
 from scalewise.training._predict import check_asked
 from scalewise.training._spectrum import refuse_singular, spectrum
 from scalewise.training.posterior._point import kernels_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from scalewise.gaussian import combined
 from scalewise.networks import Network
-from scalewise.training._algorithms import Bayes, LastLayer
+from scalewise.training._algorithm import Algorithm
 from scalewise.training._asked import Asked, Found, Route
 from scalewise.training._spectrum import spectrum
 from scalewise.training.posterior._added import PARTS, outcomes
@@ -64,7 +64,7 @@ def _gibibytes(asked: Asked) -> float:
 
 def _compute(asked: Asked, names: Sequence[str]) -> Found:
     net, at, K = _expanded(asked, whole="output_covariance_nlo" in names)
-    weighted, tails = isinstance(asked.algorithm, Bayes), "test_error_nlo" in names
+    weighted, tails = asked.algorithm.has_evidence, "test_error_nlo" in names
     # Parts may cancel in what they are parts of.
     tolerance = min(TOLERANCE, 0.5 * (asked.accuracy or 1.0) / _STANDARD_ERRORS)
     each = by_layer(net, K, at, weighted=weighted, tails=tails, tolerance=tolerance)
@@ -103,9 +103,14 @@ def _features(layers: list[OfLayer], net: Network) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
+def conditions_last_layer(algorithm: Algorithm) -> bool:
+    """Whether what is random given the hidden layers is conditioned on the targets, and nothing else learns."""
+    return algorithm.is_posterior and algorithm.learns_with == "kernel"
+
+
 NEURONS = Route(
     "single neurons",
-    (Bayes, LastLayer),
+    conditions_last_layer,
     frozenset((*_MEANS, *_SPREADS, *_LEARNED)),
     _obstacle,
     _compute,

@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.tasks import Task
-from scalewise.training._algorithms import GradientDescent, GradientFlow
 from scalewise.training._asked import Arrays, Asked, Found, Route
-from scalewise.training._newton import Projectors, TwoStepNewton
 from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._change import Change
@@ -23,7 +21,6 @@ from scalewise.training.tiles._sites import Site, sites
 from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
-ToTheEnd = GradientFlow | GradientDescent | TwoStepNewton | Projectors
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
 _RATE, _QUICK_RATE = (
     1e9,
@@ -38,7 +35,6 @@ _SINGLE = 3e-3  # an accuracy for which single precision is enough
 _FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
-_SMALL = np.array([1e-6])  # an eigenvalue at which no rate is too large
 _OF_PAIRS = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
 _OF_MEAN = _OF_PAIRS | {"output_mean_nlo", "output_mean_nlo_by_part"}
 _OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
@@ -61,10 +57,8 @@ def _obstacle(asked: Asked, name: str) -> str:
         return "of so many samples it is known of an `MLP`; give fewer"
     if asked.times is not None:
         return "for as many samples as these only the end of training is known; leave out `times`"
-    try:
-        _to_the_end(asked).sums(_SMALL)
-    except ValueError as error:
-        return str(error).rstrip(".")
+    if why := asked.algorithm.sums_obstacle:
+        return why
     count, tests = len(asked.task.inputs), len(asked.tests)
     if (needed := _memory(asked, count, tests)) > _MEMORY:
         fits = next(n for n in range(count, 0, -1) if _memory(asked, n, min(n, tests)) <= _MEMORY)
@@ -120,7 +114,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
 
 TILES = Route(
     "tiles",
-    ToTheEnd.__args__,
+    lambda algorithm: algorithm.weighs and algorithm.trains_hidden,
     frozenset(_OUTCOMES),
     _obstacle,
     _compute,
@@ -151,16 +145,11 @@ def _few(
     return lambda accuracy: _outcomes(own, setting, layers(accuracy), wanted)
 
 
-def _to_the_end(asked: Asked) -> ToTheEnd:
-    assert isinstance(asked.algorithm, ToTheEnd)
-    return asked.algorithm
-
-
 def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
     task, count = asked.task, len(asked.task.inputs)
     trained = spectrum(Theta[:count, :count], "NTK of the training samples")
     some = trained.h > 0
-    weights = _to_the_end(asked).sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
+    weights = asked.algorithm.sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
     return Setting(K, Theta, task.targets.T, trained.U[:, some], weights)
 
 

@@ -11,7 +11,6 @@ from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks._network import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import untold
-from scalewise.training._algorithms import Gradients, LastLayer
 from scalewise.training._asked import Arrays, Asked, Found, Route
 from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._moved_kinks import in_words, moved
@@ -96,7 +95,7 @@ class _Setting:
         """Of one estimate of the tensors, at one time."""
         task, some = self.asked.task, self.trained.h > 0
         h, U = self.trained.h[some], self.trained.U[:, some]
-        reaches = _gradients(self.asked).reaches(h, time, targets=task.targets.size)
+        reaches = self.asked.algorithm.reaches(h, time, targets=task.targets.size)
         K, Theta = self.samples.flow.K[-1], theta(self.samples.flow)
         n, both = len(task.inputs), np.ix_(self.places, self.places)
         frame = Frame(U, Theta[both][n:, :n] @ U, reaches["H"].beyond)
@@ -109,7 +108,7 @@ def unknown(asked: Asked, name: str) -> str:
     net = asked.net
     if why := unknown_readout(net):
         return why
-    if asked.plain is None and isinstance(asked.algorithm, LastLayer):
+    if asked.plain is None and not asked.algorithm.trains_hidden:
         return "of the last layer alone the fluctuations of its metric tell it"
     letters = letters_of(_network(asked))
     for letter in letters:
@@ -120,7 +119,7 @@ def unknown(asked: Asked, name: str) -> str:
             return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
     if asked.plain is None and (why := _too_large(net, len(asked.task.inputs) + 1)):
         return f"{why}. Train on fewer samples"
-    if name in _OF_NTK and not _gradients(asked).moves_as_gradients:
+    if name in _OF_NTK and not asked.algorithm.moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
     return ""
 
@@ -229,7 +228,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     return Found(values, errors, coords, {"learning_parameter": largest})
 
 
-DENSE = Route("dense", Gradients.__args__, _OUTCOMES, _obstacle, _compute)
+DENSE = Route("dense", lambda algorithm: algorithm.weighs, _OUTCOMES, _obstacle, _compute)
 
 
 def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
@@ -358,7 +357,7 @@ def _on_train(setting: _Setting) -> tuple[Arrays, Arrays]:
         targets=task.targets,
     )
     gains = [
-        _gradients(setting.asked).reaches(h, time, targets=task.targets.size)["H"].beyond
+        setting.asked.algorithm.reaches(h, time, targets=task.targets.size)["H"].beyond
         for time in _times(setting.asked)
     ]
     going = np.array([np.abs(1 - h * gain).max() > _OVER for gain in gains])
@@ -462,12 +461,7 @@ def _joined(parts: list[Arrays]) -> Arrays:
 def _network(asked: Asked) -> Network:
     """The network that learns: of its last layer alone, with rates equal to its variances."""
     net = asked.plain
-    if net is None or not isinstance(asked.algorithm, LastLayer):
+    if net is None or asked.algorithm.trains_hidden:
         return asked.net if net is None else net
     none = (0.0,) * (net.depth - 1)
     return net.numbered(lambda_b=(*none, net.C_b[-1]), lambda_W=(*none, net.C_W[-1]))
-
-
-def _gradients(asked: Asked) -> Gradients:
-    assert isinstance(asked.algorithm, Gradients)
-    return asked.algorithm
