@@ -126,8 +126,8 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, given two: slopes without their scale",
-        "one, two = (x.v**-n for",
-        "one, two = (x.v ** -min(n, 1) for",
+        "one, other = first.v**-p, second.v**-q",
+        "one, other = first.v ** -min(p, 1), second.v ** -min(q, 1)",
     ),
     of_rules(
         "tiles, given two: coarser rules with the weights of all nodes",
@@ -137,8 +137,8 @@ MUTANTS = (
     ),
     of_rules(
         "tiles, given two: coarser rules are no lattice",
-        'places = places[:, np.argsort(odd, kind="stable")]',
-        "odd = odd.copy()",
+        'places = places[:, np.argsort(-level, kind="stable")]',
+        "level = level.copy()",
         COARSER,
     ),
     of_refined(
