@@ -14,7 +14,7 @@ from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
 from scalewise.training._routes import chosen
 from scalewise.training.tiles import _refined, _route, _rules, _sums, _tiles
-from scalewise.training.tiles._recursions import Tensors, _product, _total
+from scalewise.training.tiles._recursions import Tensors, _product, _total, families
 from scalewise.training.tiles._route import TILES
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import Site, sites
@@ -553,6 +553,27 @@ def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:
         np.testing.assert_allclose(errors["one"], 2 * share * 0.1 * np.sqrt(2), rtol=1e-9)
     for level, next_ in itertools.pairwise(levels):
         assert level.series > next_.series
+    # A leap over one accuracy leaves a share that is that of both steps together.
+    leap = levels[::2]
+    _, errors = _refined.refined(whole, lambda _: True, outcomes(3, 2.5, 2, 2), levels=leap)
+    np.testing.assert_allclose(errors["one"], 2 * _refined._RATIO**2 * 0.1 * np.sqrt(2), rtol=1e-9)
+
+
+def test_families_that_share_sums_are_those_made_alone() -> None:
+    """All orders at four labels of some tensor, where they stand on any of these."""
+    x = np.random.default_rng(2).standard_normal((5, 4))
+    stack = stack_of(network(2, "gelu"), x[:, :3])
+    asked = families(frozenset(LETTERS))
+    known = ("0000", "0011", "1111", "0112", "1113", "1122")
+    assert asked == {tuple(map(int, orders)) for orders in known}
+    every, one, other = np.arange(5), np.array([0, 1]), np.array([2])
+    together = Tile((every, every, one, other), families=asked)
+    for orders in sorted(asked):
+        for p, q, r, s in sorted(set(itertools.permutations(orders))):
+            vertices = ((0, p), (1, q), (2, r), (3, s))
+            alone = Tile((every, every, one, other)).four(stack[0], *vertices)
+            found = together.four(stack[0], *vertices)
+            np.testing.assert_allclose(found, alone, atol=1e-5 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize(  # two inputs leave nothing of others
