@@ -19,6 +19,7 @@ BLOCKS = f"{TESTS}::test_blocks_and_what_is_kept_of_them_change_nothing"
 SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
 COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
 FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
+FAMILIES = f"{TESTS}::test_families_that_share_sums_are_those_made_alone"
 ASKED = "tests/training/test_accuracy.py::test_an_accuracy_that_is_asked_for_is_met"
 NOTHING = "tests/training/test_accuracy.py::test_what_training_leaves_nothing_of_is_not_made_finer"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
@@ -126,8 +127,32 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, given two: slopes without their scale",
-        "one, two = (x.v**-n for",
-        "one, two = (x.v ** -min(n, 1) for",
+        "one, other = first.v**-p, second.v**-q",
+        "one, other = first.v ** -min(p, 1), second.v ** -min(q, 1)",
+    ),
+    of_conditioned(
+        "tiles, families: factors of the terms of another one",
+        "(place, n - step)",
+        "(place, n)",
+        FAMILIES,
+    ),
+    of_conditioned(
+        "tiles, families: each with the factor of the first",
+        "part *= dtype.type(size / before)",
+        "part *= dtype.type(1.0)",
+        FAMILIES,
+    ),
+    of_refined(
+        "tiles, errors: a leap is made for no more than a step",
+        "fine.nodes / coarse.nodes",
+        "_RATIO",
+        SHARES,
+    ),
+    of_rules(
+        "tiles, given two: nodes thinned along one axis twice",
+        "(i + j) % 2 == 0 if turn % 2 == 0 else i % 2 == 0",
+        "i % 2 == 0 if turn % 2 == 0 else i % 4 == 0",
+        COARSER,
     ),
     of_rules(
         "tiles, given two: coarser rules with the weights of all nodes",
@@ -137,8 +162,8 @@ MUTANTS = (
     ),
     of_rules(
         "tiles, given two: coarser rules are no lattice",
-        'places = places[:, np.argsort(odd, kind="stable")]',
-        "odd = odd.copy()",
+        'places = places[:, np.argsort(-level, kind="stable")]',
+        "level = level.copy()",
         COARSER,
     ),
     of_refined(

@@ -14,7 +14,7 @@ from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
 from scalewise.training._routes import chosen
 from scalewise.training.tiles import _refined, _route, _rules, _sums, _tiles
-from scalewise.training.tiles._recursions import Tensors, _product, _total
+from scalewise.training.tiles._recursions import Tensors, _product, _total, families
 from scalewise.training.tiles._route import TILES
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._sites import Site, sites
@@ -553,19 +553,43 @@ def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:
         np.testing.assert_allclose(errors["one"], 2 * share * 0.1 * np.sqrt(2), rtol=1e-9)
     for level, next_ in itertools.pairwise(levels):
         assert level.series > next_.series
+    # A leap over one accuracy leaves a share that is that of both steps together.
+    leap = levels[::2]
+    _, errors = _refined.refined(whole, lambda _: True, outcomes(3, 2.5, 2, 2), levels=leap)
+    np.testing.assert_allclose(errors["one"], 2 * _refined._RATIO**2 * 0.1 * np.sqrt(2), rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["tanh", "gelu"])
-def test_the_first_nodes_are_coarser_rules(name: str) -> None:
+def test_families_that_share_sums_are_those_made_alone() -> None:
+    """All orders at four labels of some tensor, where they stand on any of these."""
+    x = np.random.default_rng(2).standard_normal((5, 4))
+    stack = stack_of(network(2, "gelu"), x[:, :3])
+    asked = families(frozenset(LETTERS))
+    known = ("0000", "0011", "1111", "0112", "1113", "1122")
+    assert asked == {tuple(map(int, orders)) for orders in known}
+    every, one, other = np.arange(5), np.array([0, 1]), np.array([2])
+    together = Tile((every, every, one, other), families=asked)
+    for orders in sorted(asked):
+        for p, q, r, s in sorted(set(itertools.permutations(orders))):
+            vertices = ((0, p), (1, q), (2, r), (3, s))
+            alone = Tile((every, every, one, other)).four(stack[0], *vertices)
+            found = together.four(stack[0], *vertices)
+            np.testing.assert_allclose(found, alone, atol=1e-5 * np.abs(alone).max())
+
+
+@pytest.mark.parametrize(  # two inputs leave nothing of others
+    ("name", "inputs", "thinned"), [("tanh", 2, 2), ("gelu", 2, 2), ("tanh", 4, 3)]
+)
+def test_the_first_nodes_are_coarser_rules(name: str, inputs: int, thinned: int) -> None:
     """Of a Gaussian: weights of every share make 1, and give its second moments."""
-    rho = np.array([[1.0, 0.3], [0.3, 1.0]])
+    rho = 0.3 + 0.7 * np.eye(inputs)
     rule = _rules.rule_for(sw.activation(name), rho, 1.2, _refined.ACCURACIES[1])
     counts = dict(zip(rule.nodes, rule.shares, strict=True))
-    assert len(counts) == 3
+    assert len(counts) == 1 + thinned
     for count, share in counts.items():
         u, w = rule.u[:, :count], rule.w[:count] / share
         assert w.sum() == pytest.approx(1.0)
-        np.testing.assert_allclose((u * w) @ u.T, np.eye(2), atol=0.02)
+        atol = 0.1 if count == rule.nodes[-1] and thinned == 3 else 0.02
+        np.testing.assert_allclose((u * w) @ u.T, np.eye(2), atol=atol)
 
 
 AWKWARD = (
@@ -618,7 +642,7 @@ def test_each_accuracy_is_five_times_the_one_before() -> None:
 def test_blocks_and_what_is_kept_of_them_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(network(3, "gelu", 2), task(3, 5, 2, 2), GradientDescent())
     coarse = Accuracy(1e-2, 1e-1, 0.5)
-    monkeypatch.setattr(_route, "refined", lambda found, *_: (found(coarse), {}))
+    monkeypatch.setattr(_route, "refined", lambda found, *_, **__: (found(coarse), {}))
     names = sorted(TILES.outcomes - {"output_mean_nlo_by_layer"})
     more, lots = [], _sums.KEPT
     for sizes, kept in (((5,), lots), ((2, 2, 1), lots), ((1, 3, 1), 0)):
@@ -655,6 +679,7 @@ def test_single_precision_is_enough_for_many_samples(
     assert set(seen) == {np.float64}
     seen.clear()
     monkeypatch.setattr(_route, "_DOUBLE", 4)
+    monkeypatch.setattr(_route, "_LEAPS", _refined.ACCURACIES[:2])
     monkeypatch.setattr(_route, "_few", lambda *_: None)
     found = TILES.compute(asked, names)
     assert seen.count(np.float32) > 10 * seen.count(np.float64)

@@ -40,9 +40,10 @@ from scalewise.training.tiles._rules import (
 
 Matrix = Float[np.ndarray, "sample sample"]
 _KNOWN = 1e-5  # standard deviations that are left of a sample that others know
-_LITTLE = 0.05  # of the scale of the activation, below which coefficients are those of derivatives
+# Of the scale of the activation, below which coefficients are those of derivatives; by bytes of a number.
+_LITTLE = {8: 0.05, 4: 0.15}
 _INNER, _ORDERS = 12, 8  # nodes of so little, and coefficients of the last derivative
-_STAY = 60_000  # numbers of an array that stays in a cache
+_STAY = 30_000  # numbers of an array that stays in a cache
 
 
 @dataclass(frozen=True)
@@ -88,44 +89,78 @@ class Given:
 def summed(
     weight: Float[np.ndarray, "pair node"],
     rule: Rule,
-    orders: tuple[int, int],
+    families: Sequence[tuple[int, int]],
     seen: tuple[Given, Given],
     left: Float[np.ndarray, "pair first second"] | None,
-) -> np.ndarray:
-    """The series over powers of correlations of two others, the highest first.
+) -> list[np.ndarray]:
+    r"""The series over powers of correlations of two others, the highest first, of some families at once.
+
+    Term $k$ of the derivatives $p,q$ and term $k+1$ of $p-1,q-1$ are one sum over nodes, so that families with
+    one difference of orders share all matrix products.
 
     Args:
         weight: Of nodes, with what is given.
         rule: Nodes.
-        orders: Of the derivatives of the others.
+        families: Orders of the derivatives of the others, all with the same difference.
         seen: Both.
         left: Their correlations; ``None`` if they are the same samples, of which only themselves are wanted.
     """
-    (p, q), (first, second) = orders, seen
+    first, second = seen
     dtype = first.v.dtype
-    terms, w = rule.needed[p, q], weight[:, :, None].astype(dtype, copy=False)
-    sizes = [np.sqrt(_falling(k, p) * _falling(k, q)) / rule.shares[k] for k in range(terms)]
-    out = np.zeros(first.v.shape if left is None else left.shape, dtype)
+    w, terms = weight[:, :, None].astype(dtype, copy=False), list(_shared(rule, families))
+    found = [np.zeros(first.v.shape if left is None else left.shape, dtype) for _ in families]
     # Pairs whose results stay in a cache from term to term.
-    for pairs in chunks(len(out), out[0].size, _STAY):
-        whole, part = out[pairs], np.empty_like(out[pairs])
-        for k in reversed(range(terms)):
-            count = rule.nodes[k]
-            factor = first.of[k + p][pairs, :count] * (w[pairs, :count] * dtype.type(sizes[k]))
-            other = second.of[k + q][pairs, :count]
+    for pairs in chunks(len(w), found[0][0].size, _STAY):
+        part = np.empty_like(found[0][pairs])
+        for (k, other_k), count, sizes in terms:
+            factor = first.of[k][pairs, :count] * (w[pairs, :count] * dtype.type(sizes[0][1]))
+            other = second.of[other_k][pairs, :count]
             if left is None:
-                own = np.einsum("pns,pns->ps", factor, other)
-                whole += np.where(first.known[pairs], 0.0, own) if k else own
+                np.einsum("pns,pns->ps", factor, other, out=part)
             else:
                 np.matmul(factor.swapaxes(1, 2), other, out=part)
-                whole *= left[pairs]
-                whole += part
-    one, two = (x.v**-n for x, n in zip(seen, orders, strict=True))
-    if left is None:
-        return out * one * two
-    out *= one[:, :, None]
-    out *= two[:, None]
-    return out
+            before = sizes[0][1]
+            for place, size in sizes:
+                out = found[place][pairs]
+                if size != before:
+                    part *= dtype.type(size / before)
+                    before = size
+                if left is not None:
+                    out *= left[pairs]
+                    out += part
+                else:
+                    out += (
+                        np.where(first.known[pairs], 0.0, part) if k > families[place][0] else part
+                    )
+    for out, (p, q) in zip(found, families, strict=True):
+        one, other = first.v**-p, second.v**-q
+        out *= one * other if left is None else one[:, :, None]
+        if left is not None:
+            out *= other[:, None]
+    return found
+
+
+def _shared(
+    rule: Rule, families: Sequence[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], int, list[tuple[int, float]]]]:
+    """Of each sum over nodes, the last first: which coefficients, how many nodes, families and their factors."""
+    steps = [min(pair) for pair in families]
+    (p, q), low = families[0], steps[0]
+    most = max(rule.needed[pair] + step for pair, step in zip(families, steps, strict=True))
+    for n in reversed(range(min(steps), most)):
+        own = [
+            (place, n - step)
+            for place, step in enumerate(steps)
+            if 0 <= n - step < rule.needed[families[place]]
+        ]
+        first = min(k for _, k in own)
+        factors = [
+            (place, math.sqrt(math.prod(_falling(k, order) for order in families[place])))
+            for place, k in own
+        ]
+        share = rule.shares[first]
+        sizes = [(place, factor / share) for place, factor in factors]
+        yield (n + p - low, n + q - low), rule.nodes[first], sizes
 
 
 def with_rest(
@@ -183,7 +218,7 @@ class Conditioned:
         accuracy: Accuracy,
         dtype: type[np.floating] = np.float64,
     ) -> None:
-        self.dtype = dtype
+        self.dtype, self._size = dtype, np.dtype(dtype).itemsize
         self.sigma, self.sd = sigma, np.sqrt(np.maximum(np.diagonal(K), 0.0))
         scale = np.where(self.sd > 0, self.sd, 1.0)
         self.rho = np.clip(K / np.multiply.outer(scale, scale), -1.0, 1.0)
@@ -239,8 +274,9 @@ class Conditioned:
             one, _ = self.ends(self.line, every, every)
             weight = self.line.w * product(self.sigma, given, one)
             both = self.given_one, self.given_one
-            found = self.two(given, (min(p, q), max(p, q))) - summed(
-                weight, self.line, (p, q), both, None
+            found = (
+                self.two(given, (min(p, q), max(p, q)))
+                - summed(weight, self.line, [(p, q)], both, None)[0]
             )
             self._open[given, p, q] = self._open[given, q, p] = found
         return self._open[given, p, q]
@@ -297,21 +333,24 @@ class Conditioned:
         """
         one, two, rest = self.along(a, b, c)
         known, v = (rest < _KNOWN) | (self.sd[c] == 0), rest * self.sd[c]
-        little = known | (v < _LITTLE * self.sigma.scale)
+        little = known | (v < _LITTLE[self._size] * self.sigma.scale)
         unit = np.where(known, 1.0, v)
         count, most = len(c), rule.terms + DERIVATIVES
         reach = [rule.nodes[max(k - DERIVATIVES, 0)] for k in range(most)]
         found = [np.empty((len(a), nodes, count), self.dtype) for nodes in reach]
         for part, terms in rule.parts():
             g, project = projection(terms, inner_nodes(most, terms))
+            project = project.astype(self.dtype)
             u1, u2 = rule.u[:, part, None]
             for pairs in chunks(len(a), u1.size * count * g.size):
-                mean = self.sd[c] * (one[pairs, None] * u1 + two[pairs, None] * u2)
+                mean = (self.sd[c] * (one[pairs, None] * u1 + two[pairs, None] * u2)).astype(
+                    self.dtype
+                )
                 if np.all(little[pairs]):
-                    whole = np.empty((len(mean), terms, *mean.shape[1:]))
+                    whole = np.empty((len(mean), terms, *mean.shape[1:]), self.dtype)
                 else:
-                    z = mean[:, None] + v[pairs, None, None] * g[:, None, None]
-                    flat = self.sigma(z).reshape(len(mean), g.size, -1)
+                    z = mean[:, None] + (v[pairs, None, None] * g[:, None, None]).astype(self.dtype)
+                    flat = product(self.sigma, (0,), z).reshape(len(mean), g.size, -1)
                     whole = (project @ flat).reshape(len(mean), -1, *mean.shape[1:])
                 where, sample = np.nonzero(little[pairs])
                 for some in chunks(len(where), u1.size * _INNER):
@@ -327,12 +366,14 @@ class Conditioned:
     ) -> Float[np.ndarray, "one term node"]:
         """Coefficients of what little is left of, by means and standard deviations, in powers of a unit."""
         g, project = projection(_ORDERS, _INNER)
-        z = m + v[:, None] * g[:, None, None]
-        found = np.zeros((len(m), terms, m.shape[1]))
+        z = m + (v[:, None] * g[:, None, None]).astype(m.dtype)
+        found = np.zeros((len(m), terms, m.shape[1]), m.dtype)
         for p in range(DERIVATIVES + 1):
-            values = self.sigma.derivative(z, p)
+            values = product(self.sigma, (p,), z)
             for k in range(p, min(p + (_ORDERS if p == DERIVATIVES else 1), terms)):
-                own = np.tensordot(project[k - p], values, 1) / np.sqrt(_falling(k - p, p))
+                own = np.tensordot(project[k - p].astype(m.dtype), values, 1) / np.sqrt(
+                    _falling(k - p, p)
+                )
                 found[:, k] = unit[:, None] ** p * own
         return found
 

@@ -12,8 +12,10 @@ Source: derived; `scalewise.theory.order._fluctuations` on whole arrays.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +30,10 @@ from scalewise.theory.order._terms import (
     noise,
     response,
     sources,
+    wanted,
 )
 from scalewise.training.tiles._sites import Site
-from scalewise.training.tiles._tiles import Labels, Tile, Value, Vertex
+from scalewise.training.tiles._tiles import Families, Labels, Tile, Value, Vertex
 
 Factor = Value | float | None
 Term = tuple[Factor, ...]
@@ -211,6 +214,17 @@ class _Below:
     @staticmethod
     def _at(change: Change, labels: Labels) -> Labels:
         return tuple(labels[site] for site in change.at)
+
+
+@cache
+def families(letters: frozenset[str]) -> Families:
+    """Derivatives at four labels that any of these tensors takes an expectation of, in any layer."""
+    found = set[tuple[int, ...]]()
+    for pairs in wanted(tuple(sorted(letters))).covariances:
+        for (_, one), (_, other) in itertools.product(*map(sources, pairs)):
+            both = features(one, flat=False), features(other, flat=False)
+            found |= {tuple(sorted(term.orders)) for term in noise(*both)}
+    return frozenset(found)
 
 
 def _component(letter: str) -> Covariance | None:

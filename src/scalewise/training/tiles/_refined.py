@@ -65,7 +65,8 @@ def refined(
         steps = {name: np.asarray(np.abs(v - before[name])) for name, v in values.items()}
         for name, step in steps.items():
             sizes[name].append(_size(step))
-        share = {name: left(place) if left else _seen(sizes[name]) for name in values}
+        known = left(levels[place - 1], accuracy) if left else None
+        share = {k: _seen(sizes[k]) if known is None else known for k in values}
         least = _LEAST * accuracy.across
         for name, value in values.items():
             left_open = _SAFETY * share[name] * at_least_usual(value, steps[name])
@@ -109,19 +110,21 @@ def _seen(steps: Sequence[float]) -> float:
     return ratio / (1 - ratio) * expected[-1] / steps[-1]
 
 
-def _shares(found: Callable[[Accuracy], dict[Name, np.ndarray]]) -> Callable[[int], float]:
-    """What an accuracy leaves of the step to it, by its place: most over outcomes; no less than it is made for."""
+def _shares(
+    found: Callable[[Accuracy], dict[Name, np.ndarray]],
+) -> Callable[[Accuracy, Accuracy], float]:
+    """What an accuracy leaves of the step to it: most over outcomes; no less than it is made for."""
     at = cache(found)
 
-    def left(place: int) -> float:
-        before, after = (at(accuracy) for accuracy in FINER[place - 1 : place + 1])
-        finest = _FINEST if place < len(ACCURACIES) else FINER[min(place + 1, len(FINER) - 1)]
+    def left(coarse: Accuracy, fine: Accuracy) -> float:
+        before, after = at(coarse), at(fine)
+        finer = max(FINER.index(fine) + 1, FINER.index(_FINEST))
         shares = [
             _size(known - after[name]) / step
-            for name, known in at(finest).items()
+            for name, known in at(FINER[min(finer, len(FINER) - 1)]).items()
             if known.ndim and (step := _size(after[name] - before[name])) > 0
         ]
-        return max(_RATIO, min(1.0, max(shares, default=1.0)))
+        return max(fine.nodes / coarse.nodes, min(1.0, max(shares, default=1.0)))
 
     return left
 

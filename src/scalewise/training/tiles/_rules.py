@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product as product_of
@@ -26,10 +26,11 @@ FAR = 9.0  # standard deviations beyond which nothing is
 CLOSE = 1e-7  # of s or t: two inputs that are one
 DERIVATIVES = 3  # of an activation, at most
 _FACTORS = 4  # derivatives of two factors, together, at most
-# Terms of the series from which half and a quarter of the nodes are enough: at this accuracy of it, and how many
-# more at one that is finer by `_STEP`.
+# Terms of the series from which a half, a quarter, ... of the nodes are enough: at this accuracy of it, and how
+# many more at one that is finer by `_STEP`. Later where the series ends before its terms are small.
 _ROUGH = 1e-2
-_HALF, _QUARTER, _LATER = 6, 12, (2, 4)
+_FEWER, _LATER = (2, 4, 8), (2, 4, 6)
+_FEWER_OPEN, _LATER_OPEN = (6, 12), (2, 4)
 _INNER = 4  # nodes of what is left of a sample, more than coefficients
 _WIDEST, _CLOSEST = 26.0, 0.025  # nodes that tell of all terms: their end, and their distance
 _SCALES = tuple(np.linspace(1.0, 0.3, 8).tolist())  # of samples that are smaller than the largest
@@ -88,11 +89,10 @@ class Rule:
 
 
 def product(sigma: Activation, orders: Orders, z: np.ndarray) -> np.ndarray:
-    r"""$\prod_p\sigma^{(p)}$."""
-    out = sigma.derivative(z, orders[0]) if orders[0] else sigma(z)
-    for p in orders[1:]:
-        out = out * (sigma.derivative(z, p) if p else sigma(z))
-    return out
+    r"""$\prod_p\sigma^{(p)}$, as precise as $z$."""
+    flat = z.reshape(-1)
+    factors = {p: sigma.derivatives[p](flat).astype(z.dtype, copy=False) for p in set(orders)}
+    return math.prod((factors[p] for p in orders[1:]), start=factors[orders[0]]).reshape(z.shape)
 
 
 def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
@@ -110,7 +110,8 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
     needed, left = _terms_for(sigma, sd * _residual(rho), accuracy)
     finer = max(0.0, math.log(_ROUGH / accuracy.series, _STEP))
-    fewer = _HALF + finer * _LATER[0], _QUARTER + finer * _LATER[1]
+    thinned = (_FEWER_OPEN, _LATER_OPEN) if left else (_FEWER, _LATER)
+    fewer = [first + finer * later for first, later in zip(*thinned, strict=True)]
     return replace(_rule(sigma, lines, steps, radius, needed, fewer), open=left)
 
 
@@ -138,24 +139,35 @@ def _rule(
     steps: tuple[float, float],
     radius: float,
     needed: dict[tuple[int, int], int],
-    fewer: tuple[float, float] = (math.inf, math.inf),
+    fewer: Sequence[float] = (),
 ) -> Rule:
-    """Nodes within a radius, half of them where that is enough."""
+    """Nodes within a radius, a half of them, of these, ... where that is enough."""
     places = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)
     if sigma.parity:  # four factors have as many odd ones as not: half of the nodes tell all
         places = places[:, (places[0] > 0) | ((places[0] == 0) & (places[1] >= 0))]
     near = np.sum((places * np.array(steps)[:, None]) ** 2, axis=0) <= radius**2
     places = places[:, near]
-    odd = np.where(places.sum(axis=0) % 2, 2, np.any(places % 2, axis=0))
-    places = places[:, np.argsort(odd, kind="stable")]
+    level = _levels(places, len(fewer))
+    places = places[:, np.argsort(-level, kind="stable")]
     u = places * np.array(steps)[:, None]
     w = np.exp(-np.sum(u**2, axis=0) / 2)
     if sigma.parity:
         w[np.any(places != 0, axis=0)] *= 2
-    every, terms = len(odd), max(needed.values())
-    half, quarter = (int(np.count_nonzero(odd <= kind)) for kind in (1, 0))
-    nodes = [quarter if k >= fewer[1] else half if k >= fewer[0] else every for k in range(terms)]
+    counts = [int(np.count_nonzero(level >= most)) for most in range(len(fewer) + 1)]
+    nodes = [counts[sum(k >= first for first in fewer)] for k in range(max(needed.values()))]
     return Rule(u, w / w.sum(), tuple(nodes), needed)
+
+
+def _levels(places: np.ndarray, most: int) -> np.ndarray:
+    """How often a lattice may be thinned to a half, along diagonals and axes in turns, and still has a place."""
+    found, (i, j) = np.zeros(places.shape[1], int), places.astype(int)
+    within = np.ones(len(found), bool)
+    for turn in range(most):
+        within &= (i + j) % 2 == 0 if turn % 2 == 0 else i % 2 == 0
+        found += within
+        if turn % 2:
+            i, j = i // 2, j // 2
+    return found
 
 
 def inner_nodes(terms: int, some: int) -> int:

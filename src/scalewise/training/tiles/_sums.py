@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.sweeps._progress import Reporter
-from scalewise.training.tiles._recursions import Tensors
+from scalewise.training.tiles._recursions import Tensors, families
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Seen, Tile
 
@@ -124,12 +124,18 @@ class Sums:
         stays = tables(len(self.stack), self.samples, self.count) <= KEPT
         dtype = next((site.given.dtype for site in self.stack), np.float64)
         shared: tuple[Kept, Kept] = ({}, {})
+        asked = families(frozenset(one.letter for one in self._wanted))
         kept = [({}, {}) for _ in parts]
         for j, last in enumerate(parts):
             for i in range(j + 1):
                 rows = parts[i], last
                 tiles = [
-                    Tile((every, second, *rows), (shared[k], kept[i][k], kept[j][k]), dtype)
+                    Tile(
+                        (every, second, *rows),
+                        (shared[k], kept[i][k], kept[j][k]),
+                        dtype,
+                        families=asked,
+                    )
                     for k, second in enumerate((every, train))
                 ]
                 wide = Tensors(self.stack, tiles[0], sources=self.sources)

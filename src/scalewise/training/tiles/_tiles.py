@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
 from scalewise.training.tiles._conditioned import Conditioned, Given, summed, with_rest
-from scalewise.training.tiles._rules import product
+from scalewise.training.tiles._rules import DERIVATIVES, product
 
 Value = Float[np.ndarray, "_ _ _ _"]  # an axis for each label, of length 1 where it does not occur
 Labels = tuple[int, ...]
@@ -26,6 +26,8 @@ Key = tuple[Hashable, Labels]
 Orders = dict[int, tuple[int, ...]]
 Vertex = tuple[int, int]  # label, order of the derivative
 Kept = dict[Key, Value | None]
+Families = frozenset[tuple[int, ...]]
+Series = tuple[np.ndarray, list[np.ndarray]]  # of all samples, and where both others are one
 _BLOCKS = (2, 3)
 
 
@@ -46,6 +48,7 @@ class Tile:
         kept: What has neither block, what has the third label alone, and the fourth: one dictionary each, the last
             two the same if they are the same block.
         dtype: Of all values.
+        families: Orders of four labels that will be asked for, in any places: what shares sums is made at once.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Tile:
         rows: Sequence[Int[np.ndarray, " _"]],
         kept: tuple[Kept, Kept, Kept] | None = None,
         dtype: type[np.floating] = np.float64,
+        *,
+        families: Families = frozenset(),
     ) -> None:
         self.rows, self.dtype = tuple(rows), dtype
         self._kind = tuple(
@@ -63,6 +68,8 @@ class Tile:
         self._edges: dict[tuple[int, int, int], tuple[np.ndarray, Value]] = {}
         self._given: dict[Hashable, Given] = {}
         self._correlations: dict[Hashable, np.ndarray] = {}
+        self._families = families
+        self._series: dict[Hashable, Series] = {}
 
     def edge(self, matrix: Float[np.ndarray, "sample sample"], x: int, y: int) -> Value:
         """A matrix on two labels; its diagonal if they are one."""
@@ -165,7 +172,8 @@ class Tile:
         ends = [rest[:, self.rows[label]] for label in (y, z)]
         left = self._correlations[key]
         terms = given.line.needed[which[0], which[1]]
-        return with_rest(summed(weight, given.line, which, seen, left), ends, left, terms)
+        (found,) = summed(weight, given.line, [which], seen, left)
+        return with_rest(found, ends, left, terms)
 
     def _one(self, site: Seen, x: int, label: int) -> Given:
         """What is known of a label, given one."""
@@ -177,7 +185,38 @@ class Tile:
 
     def _given_two(self, site: Seen, orders: Orders) -> Float[np.ndarray, "given first second"]:
         """Both blocks are given."""
+        which = orders[0][0], orders[1][0]
+        key = site.layer, orders[2], orders[3]
+        if (*key, which) not in self._series:
+            for pair, found in self._summed(site, orders).items():
+                self._series[*key, pair] = found
+        out, series = self._series.pop((*key, which))
+        ends = []
+        for (label, other), own in zip(((0, 1), (1, 0)), series, strict=False):
+            vertices = [(label if x == other else x, p) for x, at in orders.items() for p in at]
+            same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
+            ends.append(same.reshape(len(out), -1) - own)
+        terms = site.given.rule.needed[which]
+        out = with_rest(out, (ends[0], ends[-1]), self._correlations[site.layer], terms)
+        one, other = np.nonzero(self.rows[2][:, None] == self.rows[3])
+        if one.size:
+            # Of two samples that are one the other two may differ more than the series is summed for.
+            names = {x: (2 if x == 3 else x) for x in orders}
+            known = self.four(site, *((names[x], p) for x, own in orders.items() for p in own))
+            whole = np.broadcast_to(known, (*known.shape[:3], 1))[..., 0]
+            out[one * len(self.rows[3]) + other] = np.moveaxis(whole, 2, 0)[one]
+        return out
+
+    def _summed(self, site: Seen, orders: Orders) -> dict[tuple[int, int], Series]:
+        """Series of what is asked and of all that will be and shares their sums, by the orders of both others."""
         given, (a, b) = site.given, self._pairs()
+        p, q = orders[0][0], orders[1][0]
+        more = [(p + k, q + k) for k in range(-min(p, q), DERIVATIVES + 1 - max(p, q))]
+        families = [
+            pair
+            for pair in more
+            if pair == (p, q) or tuple(sorted((*pair, *orders[2], *orders[3]))) in self._families
+        ]
         one, two = given.ends(given.rule, a, b)
         weight = given.rule.w * product(site.sigma, orders[2], one)
         weight *= product(site.sigma, orders[3], two)
@@ -187,30 +226,14 @@ class Tile:
                 self._given[site.layer, label] = found
             self._given[site.layer, 1] = self._given[site.layer, self._kind[1]]
             self._correlations[site.layer] = self._left(site, (a, b), (0, 1))
-        left = self._correlations[site.layer]
-        which = orders[0][0], orders[1][0]
         seen = self._given[site.layer, 0], self._given[site.layer, 1]
-        out, ends = summed(weight, given.rule, which, seen, left), []
-        for label, other in ((0, 1), (1, 0)):
-            vertices = [(label if x == other else x, p) for x, own in orders.items() for p in own]
-            same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
-            if self._kind[1] == 0:
-                series = np.einsum("pcc->pc", out)
-            else:
-                series = summed(weight, given.rule, which, (seen[label], seen[label]), None)
-            ends.append(same.reshape(len(out), -1) - series)
-            if self._kind[1] == 0:
-                ends.append(ends[0])
-                break
-        out = with_rest(out, ends, left, given.rule.needed[which])
-        one, other = np.nonzero(self.rows[2][:, None] == self.rows[3])
-        if one.size:
-            # Of two samples that are one the other two may differ more than the series is summed for.
-            names = {x: (2 if x == 3 else x) for x in orders}
-            known = self.four(site, *((names[x], p) for x, own in orders.items() for p in own))
-            whole = np.broadcast_to(known, (*known.shape[:3], 1))[..., 0]
-            out[one * len(self.rows[3]) + other] = np.moveaxis(whole, 2, 0)[one]
-        return out
+        values = summed(weight, given.rule, families, seen, self._correlations[site.layer])
+        if self._kind[1] == 0:
+            ends = [[np.einsum("pcc->pc", out).copy()] for out in values]
+        else:
+            alone = [summed(weight, given.rule, families, (x, x), None) for x in seen]
+            ends = [list(both) for both in zip(*alone, strict=True)]
+        return dict(zip(families, zip(values, ends, strict=True), strict=True))
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """All pairs of samples of the blocks."""

@@ -133,7 +133,7 @@ class Whole(Layer):
         p, q, r, s = family
         rule, every = self.given.rule, np.arange(len(self.K))
         weight = rule.w * self._at(r)[0] * self._at(s)[1]
-        out = summed(weight, rule, (p, q), (self._seen, self._seen), self._shared)
+        (out,) = summed(weight, rule, [(p, q)], (self._seen, self._seen), self._shared)
         same = self._three((p, q), r, s)[:, self.pairs.first, self.pairs.second].T
         end = same - out[:, every, every]
         return with_rest(out, (end, end), self._shared, rule.needed[p, q])
@@ -242,7 +242,7 @@ class Whole(Layer):
             )
             one, other = seen.one_by_one(pair, samples[k]), seen.one_by_one(pair, samples[m])
             left = self._shared[pair, samples[k], samples[m]][:, None, None]
-            found.append(summed(weight, rule, orders, (one, other), left)[:, 0, 0])
+            found.append(summed(weight, rule, [orders], (one, other), left)[0][:, 0, 0])
         return np.concatenate(found)
 
     def _left_out(self, family: Family) -> Float[np.ndarray, "sample sample sample sample"]:
