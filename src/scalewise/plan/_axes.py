@@ -32,7 +32,7 @@ _SHARED = ("experts", "vocabulary")
 
 
 def taken(build: Callable[..., Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a factory is called with: not the sizes of the training, and of those here only what it has names for.
+    """Sizes that a factory is called with: none of the training, and of those here only what it has names for.
 
     Args:
         build: The factory.
@@ -244,7 +244,7 @@ def _of_many(axis: str, law: Law, strategy: Strategy) -> Rule:
 
 
 def _polar(law: Law) -> bool:
-    """Whether a step is an orthogonal matrix, to which each slice of the outputs contributes a row of its own."""
+    """True if a step is an orthogonal matrix, to which each slice of the outputs contributes a row of its own."""
     return (
         law.norm == SPECTRAL and not law.degree and law.eps in (None, Size(Fraction(1), SPECTRAL))
     )

@@ -68,7 +68,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing grows with width or depth and nothing is to blame: powers and regime are as planned.
+        """True if nothing grows with width or depth and nothing is to blame: powers and regime are as planned.
 
         What was not measured is not ok, where the verdict rests on it.
         """
@@ -85,7 +85,7 @@ class Check:
         return _table(self)
 
     def role(self, tensor: str) -> str:
-        """What a `tensor` is where it was measured: a tied one reads out under its name there."""
+        """Role of a `tensor` where it was measured: a tied one reads out under its name there."""
         return str(Role.OUTPUT if tensor in self.measured.readouts else self.plan[tensor].role)
 
     @property

@@ -32,7 +32,7 @@ _HALF = Fraction(1, 2)
 
 
 def of_length(init: Powers, direction: int, own: int) -> Gauge:
-    """What stands for the multiplier of a length: the inverse of its size.
+    """Gauge that stands for the multiplier of a length: the inverse of the length's size.
 
     Args:
         init: The powers of the weight's entries.

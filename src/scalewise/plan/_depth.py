@@ -57,7 +57,7 @@ class DepthRow:
 
     @property
     def agrees(self) -> bool:
-        """Whether it was seen and is not, within the tolerance and its error, or tends to what is planned."""
+        """True if the quantity was seen and is within tolerance and error of the plan or below, or tends to it."""
         if self.fit.status is Status.ABSENT:
             return False
         near = self.excess <= self.tolerance + self.fit.error
@@ -84,12 +84,12 @@ class DepthCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether what reads out was seen, and nothing grows with the depth beyond what is planned."""
+        """True if what reads out was seen, and nothing grows with the depth beyond what is planned."""
         return bool(self.rows) and all(r.agrees for r in self.rows)
 
     @property
     def worst(self) -> DepthRow | None:
-        """What grows most beyond the plan, a change rather than a size; if nothing does, what was not seen."""
+        """Row that grows most beyond the plan, changes before sizes; if none does, one that was not seen."""
         off = [r for r in self.rows if not r.agrees]
         seen = [r for r in off if r.fit.status is not Status.ABSENT]
         return max(seen or off, key=lambda r: (r.quantity not in _SIZES, r.excess), default=None)

@@ -34,7 +34,7 @@ _FEW = 1 / 32
 
 
 class Cause(StrEnum):
-    """What is wrong with a tensor."""
+    """Kind of fault in a tensor."""
 
     INITIALISATION = "initialisation"
     LEARNING_RATE = "learning rate"
@@ -172,7 +172,7 @@ def _beside_the_width(plan: Plan, measured: Measurement) -> str:
 
 
 def _unseen(measured: Measurement, rows: Sequence[Row], attention: Sequence[Row]) -> list[Culprit]:
-    """What was not measured though the verdict rests on it."""
+    """Culprits for what was not measured though the verdict rests on it."""
     out = []
     if measured.unseen or not measured.seen:
         names = measured.unseen or measured.readouts
@@ -199,7 +199,7 @@ def _of_depth(depth: DepthCheck | None) -> list[Culprit]:
 
 
 def expected_regimes(plan: Plan, tolerance: float) -> tuple[Regime, ...]:
-    """What a measurement of this plan may find: two, where a power is too small to part them.
+    """Regimes that a measurement of this plan may find: two, where a power is too small to part them.
 
     So too behind a bottleneck, whose few units learn in the kernel regime as well.
     """

@@ -93,7 +93,7 @@ class Flow:
         return replace(found, apart=frozenset(sizes)) if found.data else found
 
     def _together(self, values: list[Value]) -> dict[Source, Trail]:
-        """What all of them follow alike; beside others the size of a source is felt."""
+        """Trails that all these values follow alike; of other sources the size is felt."""
         out: dict[Source, Trail] = {}
         for source in {s for v in values for s in v.trails}:
             trails = [v.trails.get(source, STILL) for v in values]
@@ -111,7 +111,7 @@ class Flow:
             self._felt[source] = max(self._felt.get(source, 0.0), scale)
 
     def _times(self, one: Value, two: Value) -> dict[Source, Trail]:
-        """What a product of two arrays follows, each as large as the other makes it."""
+        """Trails that a product of two arrays follows, each as large as the other makes it."""
         out: dict[Source, Trail] = {}
         for source in {*one.trails, *two.trails}:
             a, b = one.trails.get(source, STILL), two.trails.get(source, STILL)
@@ -241,7 +241,7 @@ class Flow:
         return replace(found, data=value.data, trails=trails, apart=value.apart)
 
     def _root(self, found: Value, value: Value, power: float) -> None:
-        """What is found follows the size of an array, to a power."""
+        """Note that an array which was found follows the size of another, to a power."""
         # A variance may be the mean of squares less the square of the mean: powers of one array all the same.
         known = {self._roots.get(s) for s in value.parts}
         same = next(iter(known)) if len(known) == 1 else None
@@ -333,7 +333,7 @@ class Flow:
         return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
 
     def summary(self) -> Forward:
-        """What was found. A factor between two weights counts for the one that all of its uses share."""
+        """The pass as it was seen. A factor between two weights counts for the one that all of its uses share."""
         after: dict[Source, float] = {}
         for e in self._edges:
             if e.into is None and e.source.name:

@@ -108,7 +108,7 @@ def _unseen_readout(
 
 
 def _of_branches(residual: Fraction, depth: Fraction) -> list[Needed]:
-    """What multiplies residual branches, if anything does."""
+    """Multiplier of residual branches, if the depth asks for one."""
     if not residual:
         return []
     factor = Powers(depth=-residual).factor(Ratios(depth=depth))

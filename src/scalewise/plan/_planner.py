@@ -32,7 +32,7 @@ Gauges = tuple[Mapping[str, Gauge], Mapping[str, Gauge]]
 
 @dataclass(frozen=True)
 class Planner:
-    """What the rows of all tensors are made of.
+    """Maker of the rows of a plan, one for each tensor.
 
     Args:
         probe: The model at the sizes to compare.
@@ -45,7 +45,7 @@ class Planner:
     decisions: Sequence[Decision]
 
     def row(self, d: Decision) -> TensorPlan:
-        """What is planned for one tensor."""
+        """Row of one tensor."""
         t, r, probe = d.tensor, self.request, self.probe
         weights, lookups = self.gauges
         in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
@@ -76,7 +76,7 @@ class Planner:
         )  # fmt: skip
 
     def _fixed(self, d: Decision, shape: tuple[int, ...]) -> tuple[Stretch, ...]:
-        """What a tensor sums over beside the width."""
+        """Stretches of fixed size that a tensor sums over beside the width."""
         passes = self.probe.passes
         if passes is None or self.request.strategy.plain_biases:
             return ()
@@ -85,7 +85,7 @@ class Planner:
         )
 
     def _of_length(self, t: TensorDescription) -> Gauge:
-        """What stands for the multiplier of lengths of weights."""
+        """Gauge that stands for the multiplier of lengths of weights."""
         direction = next(d for d in self.decisions if d.tensor.name == t.of)
         axes = [growing_axes(x, self._wide[x.name]) for x in (direction.tensor, t)]
         return of_length(self.row(direction).rule.init, *axes)
@@ -187,7 +187,7 @@ def _terms(d: Decision) -> int:
 
 
 def _law(t: TensorDescription) -> tuple[object, ...]:
-    """What tensors of all depths have in common that are drawn from one law."""
+    """Key that is the same for tensors of all depths that are drawn from one law."""
     return pattern(t.name), t.shape, t.kind, t.module
 
 

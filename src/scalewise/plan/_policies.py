@@ -227,12 +227,12 @@ class Training:
 
     @property
     def half_life(self) -> bool:
-        """Whether the powers of the moments are those of half-lives."""
+        """True if the powers of the moments are those of half-lives."""
         return any(p.half_life for p in self.policies)
 
     @property
     def coupled(self) -> bool:
-        """Whether decay has powers of its own, whatever the learning rate."""
+        """True if decay has powers of its own, whatever the learning rate."""
         return self.decay is not None and self.decay.coupled
 
     def shrinks(self, hidden: bool) -> Powers:

@@ -24,7 +24,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Wording:
-    """What an adapter adds to questions.
+    """Phrases that an adapter adds to questions.
 
     Args:
         readout: How to say that an embedding reads out; ``{name}`` stands for its name.
@@ -40,7 +40,7 @@ class Wording:
 
 
 class Asked(PlanError):
-    """What cannot be decided without the user.
+    """Error with all questions that only the user can answer.
 
     Args:
         text: All questions, as sentences.

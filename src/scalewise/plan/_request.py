@@ -106,7 +106,7 @@ class Request:
         return Fraction(1) if self.depth is None else self._ratio(self.depth)
 
     def at(self, sizes: Mapping[str, object]) -> Request:
-        """The same for another target."""
+        """This request for another target."""
         _, target = _sizes(self.base, resized(self.target, sizes), self.width, self.depth)
         _seen(self.build, self.base, target)
         said, decay = [p.name for p in self.training.policies], self.training.decay

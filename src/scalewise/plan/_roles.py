@@ -44,7 +44,7 @@ class Layer(StrEnum):
 
 
 class Kind(StrEnum):
-    """What the module that owns a tensor does with it."""
+    """Use that the module which owns a tensor makes of it."""
 
     MATRIX = "matrix"  # sums over the fan-in axes
     LOOKUP = "lookup"  # picks a row: the fan-in axis is an index, nothing is summed

@@ -81,7 +81,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        """Whether the slope is as planned within the tolerance and its error, or tends to it."""
+        """True if the slope is as planned within the tolerance and its error, or tends to it."""
         return not self._far or self.settles
 
     @property
@@ -101,7 +101,7 @@ class Row:
 
     @property
     def settles(self) -> bool:
-        """Whether it is off over these widths and right at the largest; spreads and rates must be exact."""
+        """True if the slope is off over these widths and right at the largest; spreads and rates must be exact."""
         exact = self.quantity in _EXACT
         if exact or self.fit.status is not Status.FITTED or not self._far:
             return False
@@ -110,7 +110,7 @@ class Row:
 
     @property
     def only_just(self) -> bool:
-        """Whether it agrees because too few entries tell the spread."""
+        """True if it agrees only because too few entries tell the spread."""
         return self.slack > 0 and self.agrees and abs(self.excess) > self.allowed
 
 
@@ -136,7 +136,7 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
 
 
 def passed_on(plan: Plan, measured: Measurement) -> Measurement:
-    """The same sizes as the model passes them on: what its own code was seen to multiply after a module counts too.
+    """Sizes as the model passes them on: what its own code was seen to multiply after a module counts too.
 
     Powers that are planned are those of what the modules return; whether anything grows is told from this.
     """
@@ -203,7 +203,7 @@ def _left(plan: Plan, place: str) -> Fraction:
 
 
 def returned_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
-    """What the model returns where products of its features take the place of a readout.
+    """Rows of what the model returns where products of its features take the place of a readout.
 
     Features of independent tensors are not aligned before the first step, so it may start as small as it will.
     """
@@ -222,7 +222,7 @@ def returned_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[R
 def sizes_of(
     plan: Plan, measured: Measurement, name: str, quantity: Quantity
 ) -> Float[np.ndarray, "width seed"]:
-    """What is fitted: rates are derived, and gradients that are only rounding are zero."""
+    """Sizes as they are fitted: rates are derived, and gradients that are only rounding are zero."""
     if quantity in _DRIVEN and _is_rounding(plan, measured, name):
         return np.zeros((len(measured.widths), measured.seeds))
     if quantity is Quantity.GRADIENT:
@@ -253,7 +253,7 @@ def from_loss(plan: Plan, measured: Measurement) -> Float[np.ndarray, "width see
 
 
 def _is_rounding(plan: Plan, measured: Measurement, name: str) -> bool:
-    """Whether a bias has no gradient but rounding: before a softmax or a norm it may change nothing."""
+    """True if a bias has no gradient but rounding: before a softmax or a norm it may change nothing."""
     if not _is_added(plan, name):
         return False
     others = [n for n in _beside(measured, name) if plan[n].kind is Kind.MATRIX or _sums(plan, n)]
@@ -310,7 +310,7 @@ def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fractio
 
 
 def starts_small(plan: Plan) -> bool:
-    """Whether what a plan says of sizes is an upper bound: a part of the network comes through a bottleneck.
+    """True if sizes in a plan are upper bounds, because a part of the network comes through a bottleneck.
 
     That starts small and grows as it is trained, and whatever reads it, directly or not, does so too; unless a norm
     takes its size away.
@@ -336,23 +336,23 @@ def _beside(measured: Measurement, name: str) -> list[str]:
 
 
 def _is_added(plan: Plan, name: str) -> bool:
-    """Whether a tensor is a bias; of one whose module says nothing, by its role."""
+    """True if a tensor is a bias; where its module says nothing, its role tells."""
     kind, role = plan[name].kind, plan[name].role
     return kind is Kind.BIAS or (kind is Kind.UNKNOWN and role in (Role.VECTOR, Role.FIXED))
 
 
 def _by_the_loss_alone(plan: Plan, name: str) -> bool:
-    """Whether a tensor of fixed size has no part in what the model returns, as weights of several losses."""
+    """True if a tensor of fixed size has no part in what the model returns, as weights of several losses."""
     return plan[name].role is Role.FIXED and plan[name].unused
 
 
 def _sums(plan: Plan, name: str) -> bool:
-    """The same of one that is summed over."""
+    """True if a tensor is summed over, though its module says nothing."""
     return plan[name].kind is Kind.UNKNOWN and not _is_added(plan, name)
 
 
 def _init_slack(plan: Plan, measured: Measurement, name: str) -> float:
-    """What the power of a spread may be off because few entries do not tell it."""
+    """Uncertainty of the power of a spread that too few entries tell exactly."""
     tensor = plan[name]
     x = np.log2(measured.widths) - np.mean(np.log2(measured.widths))
     leverage = float(np.abs(x).sum() / (x @ x))

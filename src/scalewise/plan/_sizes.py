@@ -64,7 +64,7 @@ class Logits:
 
 @dataclass
 class Record:
-    """What was seen in one pass; one array for each call, each a copy.
+    """Arrays seen in one pass; one for each call, each a copy.
 
     Args:
         outputs: By module what it returns.
@@ -128,7 +128,7 @@ class Network(Protocol):
 
 @dataclass
 class Sizes:
-    """What one network gave.
+    """Sizes measured on one network.
 
     Args:
         tensor: (name, quantity) to a size, for what belongs to a tensor.

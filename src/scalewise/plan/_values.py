@@ -47,7 +47,7 @@ STILL = Trail(0.0)
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of an array.
+    """An array of a forward pass, as far as it is known.
 
     Args:
         parts: What it is a sum of, and what each has been multiplied by.
@@ -71,11 +71,11 @@ class Value:
 
     @property
     def reach(self) -> float:
-        """The same with the numbers by which products were multiplied."""
+        """The size of its entries with the numbers by which products were multiplied."""
         return max((abs(f) for f in self.parts.values()), default=1.0)
 
     @property
     def told(self) -> float:
-        """The same once the tensors of the model stand for what multiplies them."""
+        """The size of its entries once the tensors of the model stand for what multiplies them."""
         parts = (1.0 if s.name else abs(f) for s, f in self.parts.items() if s.kind != "product")
         return max(parts, default=1.0)

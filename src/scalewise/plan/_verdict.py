@@ -65,7 +65,7 @@ class Verdict:
         return "stable, regime not told apart" if self.open else f"{self.regime}, stable"
 
     def beside(self, planned: Collection[Regime]) -> Verdict:
-        """The same beside `planned`, the regimes that a plan allows: open if it is none of them and not sure."""
+        """This verdict beside `planned`, the regimes that a plan allows: open if it is unsure and none of them."""
         told = self.sure or self.regime is None
         return replace(self, open=not told and self.regime not in planned)
 
@@ -203,7 +203,7 @@ def _of_features(what: str, features: Fit, tolerance: float, learns: bool) -> tu
 
 
 def _close(features: Fit, tolerance: float) -> bool:
-    """Whether features that do not clearly fade do not clearly stay either."""
+    """True if features neither clearly fade nor clearly stay."""
     if features.status is not Status.FITTED or _fades(features, tolerance):
         return False
     return features.slope < 2 * features.sem - tolerance
@@ -236,7 +236,7 @@ def _fades(fit: Fit, tolerance: float) -> bool:
 
 
 def grows(fit: Fit, tolerance: float) -> bool:
-    """Whether a size surely grows with the width."""
+    """True if a size surely grows with the width."""
     if fit.status is Status.DIVERGED:
         return True
     return fit.slope > tolerance + fit.doubt and not fit.tends_to(0.0, tolerance)

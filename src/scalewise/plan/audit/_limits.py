@@ -26,7 +26,7 @@ _MOVERS = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
 
 
 class Bound(StrEnum):
-    """What responds to a step."""
+    """Quantity that responds to a step."""
 
     OWN = "own change"  # what a tensor writes, by its own step
     PASSED = "passed on"  # the logits, by what the features move

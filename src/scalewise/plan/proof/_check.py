@@ -78,7 +78,7 @@ class TransferCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether it is shown that the optimum stays, from a base that is not known not to have learnt."""
+        """True if the optimum is shown to stay, from a base that is not known to have failed to learn."""
         return self.outcome is Outcome.TRANSFERS
 
     @property

@@ -43,7 +43,7 @@ class Fresh:
 
     @property
     def beyond(self) -> bool:
-        """Whether the gain is beyond its noise; of twenty searches that gained nothing one says that it did."""
+        """True if the gain is beyond its noise; of twenty searches that gained nothing one says that it did."""
         gain, sem = self.gain
         if math.isinf(gain):
             return gain > 0

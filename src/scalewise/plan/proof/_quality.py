@@ -98,7 +98,7 @@ class Quality:
 
 
 def quality_of(drift: Drift, optima: Sequence[Optimum]) -> Quality:
-    """What the optima of one axis say.
+    """Quality of a transfer along one axis, from the optima.
 
     Args:
         drift: Of that axis.

@@ -133,7 +133,7 @@ def _parted(best: Changes) -> tuple[dict[str, float], Said]:
 def _coordinates(
     plan: Planned, start: Mapping[str, float], over: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """What is tuned.
+    """Names of settings and constants that are tuned.
 
     Raises:
         PlanError: If a name is neither an argument at the start nor a constant that the plan can have.
@@ -184,7 +184,7 @@ class _Rounds:
     def train_on(
         self, candidates: Sequence[Changes], seeds: list[int], plan: Any, name: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same on other seeds, or of another plan; kept under a name of its own."""
+        """Losses of candidates on other seeds, or of another plan; kept under a name of their own."""
         from scalewise.sweeps import sweep
         from scalewise.sweeps._fingerprint import fingerprint
         from scalewise.sweeps._store import within
@@ -279,7 +279,7 @@ class _Search:
             yield self._step(name, [value])
 
     def _sensible(self, name: str, value: float) -> bool:
-        """Whether a standard deviation is not too large; every other value is."""
+        """False if a value is a standard deviation that is too large; every other value is sensible."""
         whose = split(name)
         if whose is None or whose[1] != "std":
             return True

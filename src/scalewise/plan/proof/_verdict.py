@@ -15,7 +15,7 @@ _MANY = 100  # seeds beyond which nobody is told to go on
 
 
 class Outcome(StrEnum):
-    """What became of the question whether the optimum transfers."""
+    """Answer to the question whether the optimum transfers."""
 
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
