@@ -128,7 +128,7 @@ class Activation:
 
     @property
     def beyond(self) -> str:
-        """What to do where a question leaves the `domain`, in words; empty where the domain has no end."""
+        """Advice where a question leaves the `domain`, in words; empty where the domain has no end."""
         low, high = self.domain
         if max(-low, high) == math.inf == min(-low, high):
             return ""
@@ -158,22 +158,22 @@ class Activation:
 
     @property
     def is_smooth(self) -> bool:
-        """Whether the Hermite series may be used: no kink and no break."""
+        """True if the Hermite series may be used: no kink and no break."""
         return not self.split_points
 
     @property
     def is_continuous(self) -> bool:
-        r"""Whether $\sigma$ itself has no jump."""
+        r"""True if $\sigma$ itself has no jump."""
         return all(kink.jump == 0.0 for kink in self.kinks)
 
     @property
     def is_scale_invariant(self) -> bool:
-        r"""Whether $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
+        r"""True if $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
         return self.slopes is not None
 
     @property
     def is_piecewise_linear(self) -> bool:
-        r"""Whether it has kinks, and $\sigma''=0$ between them: then they are all the curvature there is."""
+        r"""True if it has kinks, and $\sigma''=0$ between them: then they are all the curvature there is."""
         if self.is_smooth:
             return False
         points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])

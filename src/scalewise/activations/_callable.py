@@ -139,7 +139,7 @@ def _refuse_unbounded(
 
 
 def _grows(derivative: Derivative, kink: float, scale: float) -> bool:
-    """Whether a derivative has no limit on one side of a kink: every 64 times closer it has grown as much again."""
+    """True if a derivative has no limit on one side of a kink: every 64 times closer it has grown as much again."""
     step = 64 * np.spacing(max(scale, abs(kink))) * np.array([1.0, 64.0, 64.0**2])
     size = max(float(np.max(np.abs(derivative(scale * _PROBE[::200] + 0.1)))), 1e-300)
     with np.errstate(invalid="ignore"):
@@ -243,7 +243,7 @@ def _refuse_undeclared(
 
 
 def _jumps_at(derivatives: Derivatives, place: float, scale: float) -> bool:
-    """Whether one of the derivatives jumps at a place."""
+    """True if one of the derivatives jumps at a place."""
     return any(_jump(derivatives, order, place, scale) for order in range(4))
 
 

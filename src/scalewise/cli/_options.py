@@ -42,7 +42,7 @@ def _option(text: str, *names: str, among: Callable[[], Iterable[str]] | None = 
 
 
 def activation_names() -> Iterable[str]:
-    """What a shell offers after ``--activation``."""
+    """Names that a shell offers after ``--activation``."""
     from scalewise.activations import BUILTIN_NAMES
 
     return BUILTIN_NAMES
@@ -162,7 +162,7 @@ class Setting(Shape):
         return "all" if wanted == ["all"] else list(known(wanted))
 
     def compared_names(self, net: "Network") -> list[str] | str | None:
-        """What to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
+        """Names to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
         from scalewise.observables import OBSERVABLES
         from scalewise.selection import select
 

@@ -20,7 +20,7 @@ _KEYS = re.compile(r"(\w+)=([^=]+)")
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan is made from, where the model is not a plan already."""
+    """Options that a plan is made from, where the model is not a plan already."""
 
     base: Annotated[
         str | None, typer.Option(help="Sizes where settings were tuned: width=64,depth=4.")

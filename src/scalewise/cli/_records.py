@@ -164,7 +164,7 @@ def _power(fit: Fit) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """What JSON can say: a number, or nothing."""
+    """Number as JSON can hold it; ``None`` if it is not finite."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 

@@ -88,7 +88,7 @@ def with_networks(
     store: Path,
     progress: Callable[[str, int, int], None],
 ) -> Learned:
-    """The same, and ensembles trained at some widths, one of them that of the network.
+    """These results with ensembles trained at some widths, one of them that of the network.
 
     Where order 1/n is not known there is nothing to hold a finite width against: no comparison.
     """

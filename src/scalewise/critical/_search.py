@@ -195,7 +195,7 @@ def _point(sigma: Activation, low: float, high: float) -> CriticalPoint:
 
 
 def _sides(sigma: Activation, K: float, C_W: float, a: float) -> tuple[bool, bool]:
-    r"""Whether $K^\star$ attracts from below and from above: the drift is $\tilde a_1\Delta K^2$."""
+    r"""Two flags: whether $K^\star$ attracts from below and from above; the drift is $\tilde a_1\Delta K^2$."""
     if abs(a) * K > _TUNED:
         return a > 0, a < 0
     # The drift vanishes with its slope chi_parallel - 1: a side attracts if that is negative there.

@@ -128,7 +128,7 @@ def four_point_covariances(
 
 
 def _constant(sigma: Activation, order: int) -> float:
-    r"""What was taken out of $\sigma^{(p)}$."""
+    r"""Constant that was taken out of $\sigma^{(p)}$."""
     return 1.0 if sigma.family == "exp" else increment(sigma, order).centre
 
 
@@ -280,7 +280,7 @@ class _Monomials:
     def covariance(
         self, K: np.ndarray, other: _Monomials
     ) -> Float[np.ndarray, "monomial monomial_1"]:
-        """Of these with others."""
+        """Covariances of these with other monomials."""
         a, b, c, d = self.first, self.second, other.first, other.second
         low, its = 1 + len(self.lines), 1 + len(other.lines)
         found = np.zeros((self.count, other.count))

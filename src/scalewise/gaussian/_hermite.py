@@ -240,7 +240,7 @@ def _resolving(
 
 
 def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: float, nodes: int) -> bool:
-    """Whether a function that the nodes see as 0 is not 0 between the innermost of them."""
+    """True if a function that the nodes see as 0 is not 0 between the innermost of them."""
     x, _ = _weighted_polynomials(0, nodes)
     apart = x[1:]
     closer = apart[0] * 2.0 ** -np.arange(1.0, 40.0)

@@ -127,7 +127,7 @@ def _refuse_unconverged(sigma: Activation, K: np.ndarray, relative: np.ndarray) 
 
 
 def why_unconverged(sigma: Activation, K: float) -> str:
-    """What is probably wrong with `sigma` if its expectations at variance `K` do not converge, and what to do."""
+    """Probable fault of `sigma` if its expectations at variance `K` do not converge, and what to do about it."""
     spread = float(np.sqrt(K))
     low, high = sigma.domain
     if min(-low, high) < _REACH * spread:

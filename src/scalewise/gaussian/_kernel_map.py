@@ -230,7 +230,7 @@ class GeneralMap(KernelMap):
     def fill(
         self, at: Places, C: Tile, slope: Tile | None, which: Bool[np.ndarray, "*tile"]
     ) -> None:
-        """The same for some pairs alone; those that a tile has both ways round are computed once."""
+        """Fill in some pairs alone; those that a tile has both ways round are computed once."""
         shape = at.matrix or C.shape
         A, B, first, second = (
             np.broadcast_to(value, C.shape).reshape(shape)

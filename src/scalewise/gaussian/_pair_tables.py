@@ -57,7 +57,7 @@ class PairTables:
 
     @property
     def is_series(self) -> bool:
-        """Whether any pair of derivatives up to the fifth is known, and not those of `PAIR_ORDERS` alone."""
+        """True if any pair of derivatives up to the fifth is known, and not those of `PAIR_ORDERS` alone."""
         return bool(self._h)
 
     def _table(self, p: int) -> Float[np.ndarray, "_order label"]:

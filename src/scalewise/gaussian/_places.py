@@ -67,7 +67,7 @@ class Places:
 
     @property
     def by_rows(self) -> bool:
-        """Whether inputs are paired row by column."""
+        """True if inputs are paired row by column."""
         return isinstance(self.rows, slice)
 
     @cached_property

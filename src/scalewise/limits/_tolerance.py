@@ -23,7 +23,7 @@ class Reached:
 
 
 def standard_error(values: Any) -> np.ndarray:
-    """Of the mean over replicas, which are the first axis."""
+    """Standard error of the mean over replicas, which are the first axis."""
     return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
 
 

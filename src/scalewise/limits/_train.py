@@ -111,7 +111,7 @@ def train(
 
 
 def _run(job: Job, on: On) -> tuple[Records, Kernels | None, dict[str, Any]]:
-    """What a method leaves, the kernels of the kernel regime, and what is told of the run."""
+    """Records that a method leaves, the kernels of the kernel regime, and attributes that describe the run."""
     if isinstance(on, Finite):
         return train_real(job, on), None, {"width": float(on.width), "seed": on.seed}
     if isinstance(on, Lazy):

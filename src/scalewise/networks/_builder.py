@@ -45,7 +45,7 @@ from scalewise.networks._there import seen_by, shown
 
 
 class Layer(ABC):
-    """What a network is made of: it becomes nodes of a program, by the verbs of `Builder`."""
+    """Part of a network: it becomes nodes of a program, by the verbs of `Builder`."""
 
     notes: tuple[str, ...] = ()  # what it stands for otherwise than it is, in sentences
 
@@ -62,7 +62,7 @@ class Layer(ABC):
         """
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """The same layer at a critical point of the activation, so that it keeps the size of signals.
+        """This layer at a critical point of the activation, so that it keeps the size of signals.
 
         Args:
             C_b: Of its random layers.
@@ -481,7 +481,7 @@ class Builder:
         )
 
     def _covary(self, fields: Sequence[Field]) -> bool:
-        """Whether covariances between fields have formulas."""
+        """True if covariances between fields have formulas."""
         if apart(fields):
             return True
         program, nodes = self.program(), [f.node for f in fields]

@@ -131,7 +131,7 @@ class _Boxes(Reading):
 
 @dataclass(frozen=True)
 class Wrapped(_Boxes):
-    """What circular windows see: the positions of a sample, with the other end beyond each.
+    """Positions that circular windows see: those of a sample, with the other end beyond each.
 
     Args:
         windows: One for each axis.

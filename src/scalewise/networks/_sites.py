@@ -63,31 +63,31 @@ class Window:
 
     @property
     def stays(self) -> bool:
-        """Whether it is centred on every position in turn."""
+        """True if it is centred on every position in turn."""
         return self.is_identity or (self.stride == 1 and self.padding != "valid")
 
     @property
     def mixes(self) -> bool:
-        """Whether a place sees several positions."""
+        """True if a place sees several positions."""
         return self.taps > 1
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return str(self.taps)
 
     @property
     def is_identity(self) -> bool:
-        """Whether it sees one position, and every one in turn."""
+        """True if it sees one position, and every one in turn."""
         return self.taps == 1 and self.stride == 1
 
     @property
     def is_circular(self) -> bool:
-        """Whether the other end is beyond the ends."""
+        """True if the other end is beyond the ends."""
         return self.padding == "circular"
 
     def covers(self, size: int) -> bool:
-        """Whether it sees all of `size` positions once, and has one place."""
+        """True if it sees all of `size` positions once, and has one place."""
         return (self.taps, self.dilation, self.padding) == (size, 1, "valid")
 
     def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
@@ -112,7 +112,7 @@ class Transposed:
 
     @property
     def is_circular(self) -> bool:
-        """Whether the other end is beyond the ends."""
+        """True if the other end is beyond the ends."""
         return self.window.is_circular
 
     @property
@@ -127,7 +127,7 @@ class Transposed:
         return size * self.window.stride
 
     def covers(self, size: int) -> bool:
-        """Whether it sees all positions once, and has one place: never as slices that a sum would do for."""
+        """False: as slices it never sees all positions once in one place, which a sum would do for."""
         return False
 
     def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
@@ -161,7 +161,7 @@ class Matrix:
 
     @property
     def fingerprint(self) -> str:
-        """Of its entries, so that two of one size can be told apart."""
+        """Digest of its entries, which tells two matrices of one size apart."""
         return sha256(self.entries).hexdigest()[:12]
 
     @property
@@ -176,7 +176,7 @@ class Matrix:
 
     @classmethod
     def read(cls, text: str) -> Matrix:
-        """What was written; all of its bits.
+        """The matrix that was written as text, with all of its bits.
 
         Raises:
             ValueError: If the text is of no matrix, or of one that was too large.
@@ -195,7 +195,7 @@ class Matrix:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "matrix"
 
     @cached_property
@@ -210,7 +210,7 @@ class Matrix:
 
     @property
     def is_choice(self) -> bool:
-        """Whether each place is one of the positions."""
+        """True if each place is one of the positions."""
         return bool(
             ((self.array == 1).sum(axis=1) == 1).all()
             and (self.array != 0).sum() == len(self.array)

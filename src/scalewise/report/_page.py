@@ -171,7 +171,7 @@ def title_of(net: Network) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the package and of what it computes with."""
+    """Versions of the package and of what it computes with."""
     found = {"scalewise": __version__}
     for name in _PACKAGES:
         try:

@@ -136,6 +136,6 @@ def _hidden_and_last(strategy: Strategy) -> tuple[Fraction, Fraction]:
 
 
 def _balanced(strategy: Strategy) -> bool:
-    """Whether all layers contribute at the same order of the width."""
+    """True if all layers contribute at the same order of the width."""
     u, v = _hidden_and_last(strategy)
     return u == v and len(set(strategy.q[:-1])) == 1

@@ -41,7 +41,7 @@ class Gathered:
 
     @property
     def begun(self) -> bool:
-        """Whether it is known what a cell gives."""
+        """True if it is known what a cell gives."""
         return bool(self._like)
 
     def put(self, cell: int, dataset: xr.Dataset) -> None:

@@ -42,7 +42,7 @@ class Grid:
         return tuple(map(int, np.unravel_index(cell, self.shape)))
 
     def arguments(self, cell: int) -> dict[str, Any]:
-        """What a cell is given."""
+        """Arguments of a cell."""
         return {n: v[i] for (n, v), i in zip(self.values.items(), self.place(cell), strict=True)}
 
     def at(self, cell: int) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
+    """Result of a cell, or its error.
 
     Args:
         cell: Its number.
@@ -119,7 +119,7 @@ def _as_dataset(found: Any) -> xr.Dataset:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of Python, scalewise, and what may change the last digits."""
+    """Versions of Python, scalewise, and packages that may change the last digits."""
     known = {"python": ".".join(platform.python_version_tuple()[:2]), "scalewise": __version__}
     for package in _PACKAGES:
         try:

@@ -194,7 +194,7 @@ def _keep(
 
 
 class _Known:
-    """What is known of every cell.
+    """Record of every cell: which are done, how long they took, where, and with what error.
 
     Args:
         axes: The grid.
@@ -218,7 +218,7 @@ class _Known:
 
     @property
     def any_done(self) -> bool:
-        """Whether a cell has given something."""
+        """True if a cell has given something."""
         return bool(self._done.any())
 
     @property
@@ -227,7 +227,7 @@ class _Known:
         return self._done.reshape(self._axes.shape)
 
     def has(self, cell: int) -> bool:
-        """Whether a cell has given something."""
+        """True if this cell has given something."""
         return bool(self._done[cell])
 
     def missing(self, *, failed: bool) -> np.ndarray:

@@ -92,7 +92,7 @@ def _within_span(task: Task) -> Task:
 
 
 def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
-    """What draws over each hidden space: spread, if asked for, until the first step is taken."""
+    """Random numbers over each hidden space: spread, if asked for, until the first step is taken."""
     net, task, widths = job.net, job.task, _widths(job.net, on)
     batch = len(task.inputs) if task.batches is None else task.batches.shape[1]
     looks = len(task.inputs) + len(task.test_inputs)

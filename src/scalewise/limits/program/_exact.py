@@ -37,7 +37,7 @@ class Polynomial:
 
     @property
     def is_linear(self) -> bool:
-        """Whether of degree 1 without a constant."""
+        """True for polynomials of degree 1 without a constant."""
         return all(len(m) == 1 and m[0][1] == 1 for m in self.terms)
 
     def __add__(self, other: Any) -> Polynomial:

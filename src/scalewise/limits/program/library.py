@@ -84,7 +84,7 @@ def trained(
 
 
 def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
-    """What a program of training can do: plain descent on one sample after another.
+    """The training as a program can do it: plain descent on one sample after another.
 
     Args:
         net: Trained.

@@ -190,7 +190,7 @@ class Particles:
         return self._total(_weighted(self._value(layer.at(rows)), a) for a, layer in self._pairs())
 
     def test_outputs(self) -> np.ndarray:
-        """The same of the test inputs, shape (test, seed)."""
+        """Outputs of the test inputs, shape (test, seed)."""
         if not self._tests:
             return np.zeros((0, self._seeds))
         return self._total(_weighted(self._value(layer.tests()), a) for a, layer in self._pairs())

@@ -148,7 +148,7 @@ def scaling(
 @dataclass(frozen=True)
 @readable
 class LimitDynamics:
-    r"""What is left of a scaling at infinite width.
+    r"""Dynamics of a scaling at infinite width.
 
     Args:
         region: Of the band, ``"R1"`` to ``"R13"``; empty where it is not in the plane.

@@ -250,7 +250,7 @@ def _far_away(reference: Reference, dtype: Any) -> float:
 
 
 def _over_time(job: ShallowJob, records: Records, factor: float) -> dict[str, Any]:
-    """What was recorded, outputs and kernels divided by a factor."""
+    """Recorded outputs, losses and kernels; outputs and kernels are divided by a factor."""
     if not records.time:
         return {}
     f = records.stacked("logits") / factor

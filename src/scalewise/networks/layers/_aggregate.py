@@ -134,7 +134,7 @@ class Columns(Reading):
 
     @property
     def said(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return f"features {self.start} to {self.stop - 1}"
 
     def __call__(self, x: Any, xp: Any) -> Any:
@@ -164,7 +164,7 @@ class Mask(Layer):
     """  # fmt: skip
 
     def into(self, build: Builder, of: Field) -> Field:
-        """What the last feature says, and the others."""
+        """The other features, with the last one as the mask."""
         if of.node != 0 or not of.positions or of.channels < 2:
             raise ValueError(
                 f"{build.name} reads the last feature of every position. Put it first, and give the network an "

@@ -220,7 +220,7 @@ def _slopes(places: int, count: int | None) -> tuple[Matrix, ...]:
 
 
 def _turns(places: int, size: int, base: float) -> Matrix:
-    """Of every position the matrix of a rotary embedding, row by row."""
+    """Matrices of a rotary embedding at every position, row by row."""
     angle = np.arange(places)[:, None] * base ** (-2 * np.arange(size // 2) / size)
     cos, sin = (np.einsum("pi,ij->pij", f(angle), np.eye(size // 2)) for f in (np.cos, np.sin))
     return Matrix.of(np.block([[cos, -sin], [sin, cos]]).reshape(places, -1))

@@ -147,7 +147,7 @@ class Embedding(Layer):
     law = "normal"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """What the tokens are as features, and a random layer."""
+        """A random layer of the tokens, which become features first."""
         if of.channels != 1:
             raise ValueError(
                 f"{build.name} reads tokens, one channel at each position, and there are {of.channels}. Give the "

@@ -61,7 +61,7 @@ class Shared(Layer):
         object.__setattr__(self, "name", name)
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """The same of its layers."""
+        """These weights with each layer at the critical point."""
         made = (layer.at(C_b, C_W) for layer in self.layers)
         return Shared(*made, times=self.times, name=self.name)
 
