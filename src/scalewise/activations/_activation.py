@@ -140,7 +140,7 @@ class Activation:
 
     @property
     def split_points(self) -> tuple[float, ...]:
-        """Where a quadrature rule must be split: kinks and breaks, in increasing order."""
+        """Points where a quadrature rule must be split: kinks and breaks, in increasing order."""
         return tuple(sorted({k.location for k in self.kinks} | set(self.breaks)))
 
     @cached_property
@@ -153,7 +153,7 @@ class Activation:
 
     @cached_property
     def size(self) -> float:
-        r"""How much $\sigma$ changes on its `scale`, a power of two, in units of $\sigma$."""
+        r"""Change of $\sigma$ on its `scale`, a power of two, in units of $\sigma$."""
         return size_of(self.derivatives[0], self.scale)
 
     @property

@@ -179,7 +179,7 @@ def _without_overflow(
 
 
 def _finite_until(derivatives: Derivatives, unit: float, kinks: tuple[float, ...]) -> float:
-    """How far from 0 all are finite, on the side of a unit of this sign; infinite as far as anybody looks."""
+    """Distance from 0 up to which all are finite, on the side of a unit of this sign; infinite without an end."""
     z = unit * np.concatenate([[0.0], _ENDS[_ENDS > 0]])
     for _ in range(4):
         bad = ~np.isin(z, kinks) & ~np.all([np.isfinite(d(z)) for d in derivatives], axis=0)
@@ -191,7 +191,7 @@ def _finite_until(derivatives: Derivatives, unit: float, kinks: tuple[float, ...
 
 
 def _jumps(derivative: Derivative, unit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where a derivative jumps and by how much, the largest first.
+    """Places where a derivative jumps and by how much, the largest first.
 
     Every interval of a grid is halved towards its larger difference, all at once; what is left when
     rounding ends it is a jump, not a slope, however steep the function is elsewhere.
@@ -252,7 +252,7 @@ def _kink(derivatives: Derivatives, location: float, scale: float) -> Kink:
 
 
 def _jump(derivatives: Derivatives, order: int, location: float, scale: float) -> float:
-    """By how much a derivative jumps at a place; 0 for a rounding."""
+    """Jump of a derivative at a place; 0 for a rounding."""
     h = 8 * np.spacing(max(scale, abs(location)))
     low, high = derivatives[order](np.array([location - h, location + h]))
     change = float(high - low)

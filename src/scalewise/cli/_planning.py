@@ -104,7 +104,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Measured:
-    """On what, and on how many networks, something is measured."""
+    """Options on the batch and the networks that are measured."""
 
     batch: Annotated[
         str, typer.Option(help="What the loss is called with, or a function that returns it.")
@@ -124,7 +124,7 @@ class Measured:
             return batch_of(self.batch, place), named(self.loss, "--loss", place)
 
     def settings(self) -> dict[str, Any]:
-        """How to measure, as `audit` and `verify` call it."""
+        """Arguments of a measurement, as `audit` and `verify` take them."""
         widths = numbers("--widths", self.widths, int)
         return {"widths": widths, "seeds": self.seeds, "tolerance": self.tolerance}
 

@@ -80,11 +80,11 @@ class JointRule:
 
     @property
     def estimates(self) -> int:
-        """How many estimates `nodes` yields."""
+        """Number of estimates that `nodes` yields."""
         return len(self.points)
 
     def nodes(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each estimate the nodes, by input and node, and the weights of the nodes."""
+        """Nodes for each estimate, by input and node, and their weights."""
         rank = self.root.shape[1]
         for k in range(self.estimates):
             if self.engine == "product":

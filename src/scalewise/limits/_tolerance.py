@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a search for a tolerance ended."""
+    """End of a search for a tolerance."""
 
     size: int  # how many particles or draws were taken
     missed: str = ""  # why the tolerance was not met, a sentence; empty if it was

@@ -166,7 +166,7 @@ class Builder:
         return self.put(replace(new, again=first), replace(made, draws=frozenset({first})))
 
     def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
-        """Some layers, which have the same weights whenever they are built under this name.
+        """Layers that have the same weights whenever they are built under this name.
 
         Args:
             name: Anything that can be compared.
@@ -449,7 +449,7 @@ class Builder:
         return self.put(Norm(read, eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
-        """Some layers, one after the other.
+        """Build layers, one after the other.
 
         Args:
             layers: Which.
@@ -469,7 +469,7 @@ class Builder:
         return of
 
     def program(self) -> Program:
-        """All of it."""
+        """The program of all nodes."""
         return Program(
             tuple(self.nodes),
             tuple(f.positions for f in self.fields),

@@ -130,7 +130,7 @@ class Course:
         return max((sum(map(self.labels_of, step.points)) for step in self.steps), default=0)
 
     def labels_of(self, node: int) -> int:
-        """Inputs times positions."""
+        """Number of labels: inputs times positions."""
         return self.inputs * math.prod(self.program.positions[node])
 
 

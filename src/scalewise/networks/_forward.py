@@ -117,7 +117,7 @@ def mean_of(node: Norm, ndim: int, mask: Any = None) -> Callable[[Any], Any]:
 
 
 def seen(node: Attend, shape: Sequence[int], mask: Any = None) -> Any:
-    """Which of other positions each position sees: (position, other), or (..., position, other) with a mask."""
+    """Mask of the positions that each position sees: (position, other), or (..., position, other) with a mask."""
     there = np.tri(*shape, dtype=bool) if node.causal else np.ones(shape, dtype=bool)
     return there if mask is None else there & (mask > 0)
 
@@ -161,7 +161,7 @@ def bias_of(node: Attend, logits: Any, xp: Any) -> Any:
 
 
 def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
-    r"""How logits change with the channels of queries, and of keys: (..., position, other, channel) each.
+    r"""Slopes of logits in the channels of queries, and of keys: (..., position, other, channel) each.
 
     $$\partial_{q_i}(R\hat q\cdot R'\hat k)=(m_i-\langle m\rangle-\hat q_i\,\hat q\cdot m/d)/r,
       \qquad m=R^TR'\hat k,\qquad\hat q=(q-\langle q\rangle)/r,$$
@@ -246,7 +246,7 @@ def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> 
 
 
 def places_seen(window: Taps, size: int) -> np.ndarray:
-    """Which position each tap of a window sees, (place, tap); -1 beyond the ends."""
+    """Positions that the taps of a window see, (place, tap); -1 beyond the ends."""
     index = np.full((window.length(size), window.taps), -1)
     for tap, pieces in enumerate(window.pieces(size)):
         for piece in pieces:

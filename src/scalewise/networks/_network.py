@@ -204,7 +204,7 @@ class Network:
 
     @property
     def activations(self) -> tuple[Activation, ...]:
-        """Those that differ, in the order of the layers."""
+        """Different activations, in the order of the layers."""
         return self.by_layer.activations
 
     @property
@@ -229,7 +229,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """How many weights and biases there are."""
+        """Number of weights and biases."""
         return self.program.parameters
 
     @property
@@ -441,7 +441,7 @@ class Network:
         return self.is_perceptron and Stacked.of(self.by_layer) == made
 
     def _given(self) -> dict[str, Any]:
-        """In a notebook, where there are no nodes to tell."""
+        """Rows that a notebook lists, where there are no nodes to tell."""
         return dict(self.by_layer.arguments)
 
     def _told(self) -> Iterator[str | Rows]:

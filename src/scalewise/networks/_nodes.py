@@ -32,7 +32,7 @@ class Source:
 
     @property
     def of(self) -> tuple[int, ...]:
-        """Nothing."""
+        """The nodes it reads: none."""
         return ()
 
     @property
@@ -63,7 +63,7 @@ class Draw:
 
     @property
     def taps(self) -> int:
-        """How many positions a weight matrix is drawn for."""
+        """Number of positions that a weight matrix is drawn for."""
         return math.prod(window.taps for window in self.windows)
 
     @property
@@ -298,7 +298,7 @@ class Attend:
 
     @property
     def together(self) -> int:
-        """How many heads after one another are drawn together, and alike for each such number of them."""
+        """Number of heads after one another that are drawn together, and alike for each such number of them."""
         return math.lcm(self.group, max(1, len(self.bias)))
 
     @property

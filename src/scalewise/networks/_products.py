@@ -36,7 +36,7 @@ def by_all_weights(
 
 
 def _by_use(program: Program, sides: dict[int, Side], xp: Any) -> dict[int, list[Side]]:
-    """For each set of weights what enters and flows back; all its uses in one, if all sites are alike."""
+    """Inputs and slopes for each set of weights; all its uses in one, if all sites are alike."""
     found: dict[int, list[Side]] = {}
     for k, side in sides.items():
         found.setdefault(program.weights_of(k), []).append(side)

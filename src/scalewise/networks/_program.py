@@ -57,12 +57,12 @@ class Program:
 
     @property
     def depth(self) -> int:
-        """Random layers."""
+        """Number of random layers."""
         return len(self.layers)
 
     @property
     def activations(self) -> tuple[Activation, ...]:
-        """Those that differ."""
+        """Different activations, in order."""
         return tuple(
             dict.fromkeys(node.sigma for node in self.nodes if isinstance(node, Pointwise))
         )
@@ -276,20 +276,20 @@ class Program:
         return not isinstance(made, Draw | Sum) and all(map(self.follows_an_activation, made.of))
 
     def fan_in(self, node: int) -> int:
-        """How many numbers meet in a channel of a random layer."""
+        """Number of terms that meet in a channel of a random layer."""
         made = self.nodes[node]
         assert isinstance(made, Draw)
         return made.taps * self.channels[made.of[0]] // made.groups
 
     def places(self, node: int) -> int:
-        """How many sets of weights a random layer has."""
+        """Number of sets of weights of a random layer."""
         made = self.nodes[node]
         assert isinstance(made, Draw)
         return 1 if made.shared else math.prod(self.positions[node])
 
     @property
     def parameters(self) -> int:
-        """How many weights and biases there are."""
+        """Number of weights and biases."""
         count = 0
         for place, node in enumerate(self.nodes):
             if isinstance(node, Draw) and node.again is None:

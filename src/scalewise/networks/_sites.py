@@ -52,11 +52,11 @@ class Window:
 
     @property
     def reach(self) -> int:
-        """From the first position it sees to the last one."""
+        """Length from the first position it sees to the last one."""
         return (self.taps - 1) * self.dilation + 1
 
     def length(self, size: int) -> int:
-        """How many places it takes on an axis of `size` positions; 0 or less if it does not fit."""
+        """Number of places on an axis of `size` positions; 0 or less if it does not fit."""
         if self.padding == "valid":
             return (size - self.reach) // self.stride + 1
         return -(-size // self.stride)
@@ -91,7 +91,7 @@ class Window:
         return (self.taps, self.dilation, self.padding) == (size, 1, "valid")
 
     def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
-        """For each tap what it takes from where, on an axis of `size` positions."""
+        """Slices for each tap: what it takes from where, on an axis of `size` positions."""
         return _pieces(self, size)
 
 
@@ -117,11 +117,11 @@ class Transposed:
 
     @property
     def taps(self) -> int:
-        """For how many positions of the window a weight matrix is drawn."""
+        """Number of positions of the window for which a weight matrix is drawn."""
         return self.window.taps
 
     def length(self, size: int) -> int:
-        """How many places it takes on an axis of `size` positions."""
+        """Number of places on an axis of `size` positions."""
         if self.window.padding == "valid":
             return (size - 1) * self.window.stride + self.window.reach
         return size * self.window.stride
@@ -131,7 +131,7 @@ class Transposed:
         return False
 
     def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
-        """For each tap what it takes from where, on an axis of `size` positions."""
+        """Slices for each tap: what it takes from where, on an axis of `size` positions."""
         there = self.window.pieces(self.length(size))
         return tuple(tuple(Piece(piece.of, piece.to) for piece in pieces) for pieces in there)
 
@@ -156,7 +156,7 @@ class Matrix:
     mixes = True
 
     def _given(self) -> dict[str, Any]:
-        """As it is shown: its entries as a short fingerprint."""
+        """Entries as they are shown, as a short fingerprint."""
         return {"size": self.size, "entries": self.fingerprint}
 
     @property
@@ -166,7 +166,7 @@ class Matrix:
 
     @property
     def written(self) -> str:
-        """Its entries as text that `read` reads; the fingerprint alone of more than 10,000 that are not 0."""
+        """Entries as text that `read` reads; the fingerprint alone of more than 10,000 that are not 0."""
         found: dict[str, Any] = self._given()
         rows, columns = np.nonzero(self.array)
         if len(rows) <= _MOST_WRITTEN:
@@ -205,7 +205,7 @@ class Matrix:
 
     @cached_property
     def transposed(self) -> Float[np.ndarray, "position place"]:
-        """Its transpose, in a row."""
+        """The transpose, in a row."""
         return np.ascontiguousarray(self.array.T)
 
     @property
@@ -223,7 +223,7 @@ class Matrix:
         return cls(array.shape[1], array.tobytes())
 
     def length(self, size: int) -> int:
-        """How many places it gives; 0 if it does not fit `size` positions."""
+        """Number of places it gives; 0 if it does not fit `size` positions."""
         return len(self.array) if size == self.size else 0
 
 

@@ -57,7 +57,7 @@ def _seen(
     growing: dict[str, dict[int, Fraction]],
     paths: Paths,
 ) -> dict[str, Role]:
-    """Those of them that the pass made use of."""
+    """Tensors among them that the pass made use of."""
     # It knows a tied tensor by its first name.
     first = {alias: t.name for t in places for alias in t.aliases}
     known = {t.name: first.get(t.name, t.name) for t in candidates}
@@ -140,7 +140,7 @@ def ask_bare(
     used: Collection[str] | None = None,
     untold: Collection[str] = (),
 ) -> list[Question]:
-    """All that must be said of such tensors.
+    """Questions that must be asked about such tensors.
 
     Args:
         places: All tensors, each at each of its places.

@@ -75,7 +75,7 @@ class Compared:
 def compared(
     base: Mapping[str, Any], target: Mapping[str, Any], width: str, depth: str | None
 ) -> Compared:
-    """Those sizes.
+    """Sizes that a plan compares.
 
     Args:
         base: All sizes at the base.
@@ -234,7 +234,7 @@ def _along_axis(
 
 
 def _of_many(axis: str, law: Law, strategy: Strategy) -> Rule:
-    """One of several tensors, each of which sees its part of the samples: a slice that is a whole of its own."""
+    """Slice of a stacked tensor, which sees its part of the samples and is a whole of its own."""
     if strategy.plain_biases:
         return Rule(Powers(), Powers(), Powers(), Powers())
     part = Powers(**{axis: -Fraction(1)})
@@ -272,7 +272,7 @@ def _inner(
 
 
 def parameters_of(model: ModelDescription) -> int:
-    """How many numbers a model has."""
+    """Number of a model's parameters."""
     total = 0
     for t in model.tensors:
         size = 1

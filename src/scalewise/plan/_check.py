@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 @readable
 class Check:
-    """How real networks scale with the width, beside what was planned.
+    """Scaling of real networks with the width, beside what was planned.
 
     Args:
         plan: What was planned.
@@ -76,7 +76,7 @@ class Check:
 
     @cached_property
     def table(self) -> xr.Dataset:
-        """All of it as a Dataset over tensor and quantity, and sizes over width and seed as well.
+        """The check as a Dataset over tensor and quantity, and sizes over width and seed as well.
 
         ``predicted`` and ``predicted_least``, ``slope`` with ``slope_sem``, ``curvature`` with ``curvature_sem``,
         ``agrees`` and ``status``, and ``size`` itself. Slopes are NaN where ``status`` is not ``"fitted"``, and
@@ -95,7 +95,7 @@ class Check:
         return tuple(r for r in self.rows if not r.agrees and r not in causes)
 
     def row(self, tensor: str, quantity: str) -> Row:
-        """One `quantity` of one `tensor`.
+        """Row of one `quantity` of one `tensor`.
 
         Raises:
             PlanError: If there is none of that name.

@@ -75,5 +75,5 @@ def refuse_bounded(
 
 
 def growing_axes(t: TensorDescription, wide: TensorDescription) -> int:
-    """How many axes of a tensor differ between two widths."""
+    """Number of axes of a tensor that differ between two widths."""
     return sum(a != b for a, b in zip(t.shape, wide.shape, strict=True))

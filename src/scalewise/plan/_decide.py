@@ -303,7 +303,7 @@ def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: Role
 def _tied(
     main: Decision, others: list[Decision], growing: Mapping[str, dict[int, Fraction]]
 ) -> Decision:
-    """One decision for a tensor that stands in several places."""
+    """Decision for a tensor that stands in several places."""
     places = [main, *others]
     kinds = {d.role for d in places}
     if len(kinds) == 1:

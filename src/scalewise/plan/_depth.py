@@ -32,7 +32,7 @@ _SIZES = (Quantity.OUTPUT, Quantity.FEATURES)
 @dataclass(frozen=True)
 @readable
 class DepthRow:
-    """One size at a place that comes after all blocks, over depths.
+    """Row of one size at a place that comes after all blocks, over depths.
 
     Args:
         place: Name of the module.
@@ -50,7 +50,7 @@ class DepthRow:
 
     @property
     def excess(self) -> float:
-        """How far the power is above what is planned."""
+        """Power above what is planned."""
         if self.fit.status is Status.DIVERGED:
             return np.inf
         return max(self.fit.slope - float(self.most), 0.0)
@@ -67,7 +67,7 @@ class DepthRow:
 @dataclass(frozen=True)
 @readable
 class DepthCheck:
-    r"""How networks scale with the depth.
+    r"""Scaling of networks with the depth.
 
     Args:
         depths: As the factory was called with, ascending.

@@ -145,7 +145,7 @@ def _causes(
 
 
 def _beside_the_width(plan: Plan, measured: Measurement) -> str:
-    """That many inputs of a layer do not grow with the width, so that no power shows; empty where they are few."""
+    """Sentence that many inputs of a layer do not grow with the width, so that no power shows, or no text."""
     base, target = (float(str(sizes[plan.width_name])) for sizes in (plan.base, plan.target))
     found: dict[str, tuple[float, float]] = {}
     for t in plan.tensors if base != target else ():

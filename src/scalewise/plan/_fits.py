@@ -68,7 +68,7 @@ class Fit:
 
     @property
     def doubt(self) -> float:
-        """How far the power at great width may be from the slope: its error, and what the smallest width makes.
+        """Distance that the power at great width may have from the slope: by its error, and by the smallest width.
 
         A pure power has the same slope with the smallest width and without it. A correction of finite width is
         largest there, so what leaving it out changes is the size of what is still missing.

@@ -275,7 +275,7 @@ class Flow:
         return replace(found, data=value.data, trails=value.trails)
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
-        """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
+        """Result of a non-linear operation; `saturating` if it tells large from small, as a softmax does."""
         data, values = False, list(values)
         for value in values:
             data = data or value.data

@@ -72,7 +72,7 @@ class Multiplied:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Product of these factors."""
         return self.before * self.inside * self.after
 
 
@@ -134,7 +134,7 @@ class Gauge:
 
     @property
     def total(self) -> Fraction:
-        """All of it."""
+        """Sum of these powers."""
         return self.before + self.inside + self.after
 
 

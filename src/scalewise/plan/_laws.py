@@ -56,7 +56,7 @@ ENTRYWISE, SPECTRAL, RELATIVE = Norm(), Norm(_HALF, _HALF), Norm(weight=-_ONE)
 
 @dataclass(frozen=True)
 class Size:
-    """How large is that which a setting is compared with: a power of a gradient's entry, times a norm's factor.
+    """Size that a setting is compared with: a power of a gradient's entry, times a norm's factor.
 
     Args:
         gradient: The power of the entry.
@@ -73,7 +73,7 @@ _ENTRY = Size(_ONE)
 @dataclass(frozen=True)
 @readable
 class Law:
-    r"""How one kind of step scales.
+    r"""Scaling of one kind of step.
 
     Args:
         norm: The norm in which a step has a fixed size.

@@ -107,7 +107,7 @@ class Measurement:
 
     @property
     def seeds(self) -> int:
-        """How many networks of each width were measured."""
+        """Number of networks of each width."""
         return self.sizes[Quantity.WEIGHT].shape[2]
 
     def of(self, name: str, quantity: Quantity) -> Float[np.ndarray, "width seed"]:

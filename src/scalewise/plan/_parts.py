@@ -58,7 +58,7 @@ def beside_the_width(
 
 
 def fixed_columns(stretches: Sequence[Stretch]) -> int:
-    """How many columns all of them are."""
+    """Number of all fixed columns."""
     return sum(stop - start for _, start, stop in stretches)
 
 

@@ -179,7 +179,7 @@ def _without(shape: tuple[int, ...], fixed: Sequence[Stretch]) -> tuple[int, ...
 
 
 def _terms(d: Decision) -> int:
-    """How many terms a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
+    """Number of terms that a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
     if d.tensor.kind is Kind.LOOKUP:
         return 1
     axes = d.fan_in or (d.tensor.fan_in if d.tensor.kind is Kind.MATRIX else ())
@@ -192,7 +192,7 @@ def _law(t: TensorDescription) -> tuple[object, ...]:
 
 
 def _drawn_by_depth(probe: Probe) -> dict[tuple[object, ...], float]:
-    """How much larger the factory itself draws a kind of tensor at the target's depth than at the base's."""
+    """Factor by which the factory itself draws a kind of tensor larger at the target's depth than at the base's."""
     if probe.shallow is None:
         return {}
     pairs = ((probe.base, probe.spreads), (probe.shallow, probe.shallow_spreads))

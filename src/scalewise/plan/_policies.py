@@ -29,7 +29,7 @@ _Row = TypeVar("_Row")
 @dataclass(frozen=True)
 @readable
 class Policy:
-    """How settings follow batch and duration.
+    """Rule by which settings follow batch and duration.
 
     Args:
         name: Its name.
@@ -59,7 +59,7 @@ class Policy:
 @dataclass(frozen=True)
 @readable
 class Decay:
-    """How learning rate times decay follows all sizes.
+    """Rule by which learning rate times decay follows all sizes.
 
     Args:
         name: Its name.
@@ -212,7 +212,7 @@ class Training:
 
     @property
     def step(self) -> Powers:
-        """By what powers steps are to move entries."""
+        """Powers by which steps are to move entries."""
         return self._all("step")
 
     @property

@@ -136,7 +136,7 @@ class _Grown:
     modules: Mapping[str, str] = field(default_factory=dict)
 
     def together(self, name: str) -> list[TensorPlan]:
-        """All tensors that write to one output."""
+        """Tensors that write to one output."""
         place, tensor = self.modules.get(name), self.plan[name]
         if place:
             return [self.plan[n] for n, m in self.modules.items() if m == place]
@@ -253,14 +253,14 @@ def _unmeasured(grown: _Grown, tensor: TensorPlan) -> Fraction:
 
 
 def _of_norms(grown: _Grown, tensor: TensorPlan) -> Fraction:
-    """By how much less than they themselves lengths spread about their mean, as norms of many random entries."""
+    """Power by which lengths spread less about their mean than they are, as norms of many random entries do."""
     if not tensor.of or all(size == 1 for size in tensor.shape):
         return _ZERO
     return spanned(grown.of(grown.plan[tensor.of]), grown.of(tensor)) / 2
 
 
 def _filled(grown: _Grown, tensor: TensorPlan) -> Fraction:
-    """By how much entries are larger where a step is of full rank, as that of a large batch may be."""
+    """Power by which entries are larger where a step is of full rank, as that of a large batch may be."""
     norm, growth = tensor.law.norm, grown.of(tensor)
     sides = [(norm.fan_in, growth.fan_in), (norm.fan_out, growth.fan_out)]
     rotated = [grows for power, grows in sides if power]

@@ -108,7 +108,7 @@ class Along:
         return frozenset(axis for axis, names in self.probe.many.items() if name in names)
 
     def forward(self, t: TensorDescription) -> dict[str, Fraction]:
-        """By axis the power by which the model's own code multiplies it."""
+        """Powers by which the model's own code multiplies it, by axis."""
         out = {}
         for axis, passes in self.probe.other_passes.items():
             weights, lookups = self._gauges[axis]
@@ -152,7 +152,7 @@ def blocks_of(
     target: Mapping[str, Any],
     targets: Mapping[str, TensorDescription],
 ) -> dict[str, tuple[int, int]]:
-    """How many blocks of each tensor are treated apart, at the base and at the target."""
+    """Number of blocks of each tensor that are treated apart, at the base and at the target."""
     out: dict[str, tuple[int, int]] = {}
     for wanted, said in blocks.items():
         hits = matching(wanted, targets)

@@ -81,7 +81,7 @@ def ask(questions: Sequence[Question]) -> None:
 
 
 def _written(value: Any) -> str:
-    """As one writes it in a call."""
+    """Answer as one writes it in a call."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f'"{k}": "{v}"' for k, v in value.items()) + "}"
     return "[" + ", ".join(f'"{v}"' for v in dict.fromkeys(value)) + "]"

@@ -15,7 +15,7 @@ from scalewise._checked import Must
 
 
 class Role(StrEnum):
-    """How a tensor meets the width.
+    """Relation of a tensor to the width.
 
     | role | fan-in | fan-out | examples |
     |---|---|---|---|
@@ -36,7 +36,7 @@ class Role(StrEnum):
 
 
 class Layer(StrEnum):
-    """Which exponents of a strategy a tensor takes: those of the first, a hidden or the last layer."""
+    """Layer whose exponents of a strategy a tensor takes: the first, a hidden or the last one."""
 
     FIRST = "first"
     HIDDEN = "hidden"

@@ -48,7 +48,7 @@ _HALF, _ZERO = Fraction(1, 2), Fraction(0)
 @dataclass(frozen=True)
 @readable
 class Row:
-    """One quantity of one tensor.
+    """Row of one quantity of one tensor.
 
     Args:
         tensor: Its name.
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def excess(self) -> float:
-        """How far the slope is outside what is planned; infinite where the size diverged."""
+        """Distance of the slope from what is planned; infinite where the size diverged."""
         if self.fit.status is Status.DIVERGED:
             return math.inf
         if self.fit.status is not Status.FITTED:
@@ -90,7 +90,7 @@ class Row:
 
     @property
     def allowed(self) -> float:
-        """How far the slope may be off: twice the tolerance where the rest of the network has a part in it.
+        """Distance that the slope may have: twice the tolerance where the rest of the network has a part in it.
 
         Spreads and learning rates are what a plan sets, and are powers at any width. All else tends to its power
         as the width grows; the least that a wrong rule is off by is a quarter, of which this is half.

@@ -63,7 +63,7 @@ class Scene:
 
 @runtime_checkable
 class Bench(Protocol):
-    """How an adapter builds the networks of a verification, on one batch and with one loss."""
+    """Adapter that builds the networks of a verification, on one batch and with one loss."""
 
     @property
     def searches(self) -> bool:
@@ -182,7 +182,7 @@ class Run:
         )
 
     def collect(self, found: list[list[Sizes]]) -> Measurement:
-        """All sizes as arrays: one row for a tensor, with what its module does in that of its leader."""
+        """Sizes as arrays: one row for a tensor, with what its module does in that of its leader."""
         places, readouts = self.scene.places, self.scene.readouts
         ranks = {m: i for i, m in enumerate(places.order)}
         rows = dict.fromkeys((*self.scene.names, *readouts))

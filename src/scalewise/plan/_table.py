@@ -24,7 +24,7 @@ from scalewise.scaling import Strategy
 @dataclass(frozen=True)
 @readable
 class Spread:
-    """How the entries of a freshly built tensor are distributed.
+    """Distribution of the entries of a freshly built tensor.
 
     Args:
         mean: Their mean.
@@ -123,7 +123,7 @@ class TensorPlan:
         )
 
     def _entries(self, shape: tuple[int, ...]) -> int:
-        """How many there are, without those over what does not grow."""
+        """Number of its entries, without those over what does not grow."""
         sizes = list(shape)
         for axis, start, stop in self.fixed:
             sizes[axis] -= stop - start
@@ -136,7 +136,7 @@ class TensorPlan:
 
     @property
     def unit(self) -> float:
-        """Its standard deviation at the base in units of 1/sqrt(fan-in); 0 where nothing is drawn or summed."""
+        """Standard deviation at the base in units of 1/sqrt(fan-in); 0 where nothing is drawn or summed."""
         return self.base.std * self.constants.std * math.sqrt(self.terms)
 
     @property
@@ -160,7 +160,7 @@ class Factors:
 
 
 def _whole(factor: float) -> float:
-    """One, where roots that cancel have left a rounding."""
+    """The number one, where roots that cancel have left a rounding."""
     return 1.0 if math.isclose(factor, 1.0, rel_tol=1e-14) else factor
 
 
@@ -292,7 +292,7 @@ class Plan:
 
     @property
     def laws(self) -> dict[str, Law]:
-        """By name the optimizers that train its tensors, and how each moves them."""
+        """Optimizers that train its tensors, by name, and how each moves them."""
         return {t.optimizer: t.law for t in self.tensors}
 
     def std(self, name: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Source:
-    """Where a part of an array comes from.
+    """Origin of a part of an array.
 
     Args:
         kind: ``"weight"`` (what a tensor writes), ``"lookup"`` (rows of one), ``"product"`` of two arrays summed
@@ -25,7 +25,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Trail:
-    """How an array follows a source: it is this number times a power of the source's size.
+    """Relation of an array to a source: it is this number times a power of the source's size.
 
     Args:
         degree: The power; none at all after a norm.

@@ -130,7 +130,7 @@ def judge(
 
 
 def _moves(rows: list[Row], measured: Measurement) -> tuple[Fit, Fit, Fit]:
-    """How features move, how outputs do, and these by the readouts' own updates.
+    """Fits of how features move, how outputs do, and these by the readouts' own updates.
 
     Where no tensor reads out, features are what the model multiplies, and outputs what it returns.
     """
@@ -146,7 +146,7 @@ def _moves(rows: list[Row], measured: Measurement) -> tuple[Fit, Fit, Fit]:
 
 
 def not_seen(readouts: Collection[str]) -> str:
-    """That it was not measured how a network learns, and what would show it."""
+    """Sentence that it was not measured how a network learns, and what would show it."""
     if not readouts:
         return (
             "No tensor reads out, and what the model returns was not seen, or not how the features move that it "
@@ -166,7 +166,7 @@ def not_seen(readouts: Collection[str]) -> str:
 
 
 def _passed_on(measured: Measurement) -> Fit:
-    """How what the model returns moves beside what its readouts return."""
+    """Fit of how what the model returns moves beside what its readouts return."""
     if measured.returned is None or not measured.readouts:
         return Fit()
     moved = [measured.beside(n, Quantity.GROWN_CHANGE) for n in measured.readouts]
@@ -177,7 +177,7 @@ def _passed_on(measured: Measurement) -> Fit:
 
 
 def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
-    """That nothing grows, with what may yet be found to."""
+    """Sentence that nothing grows, with what may yet be found to."""
     steep = [r for r in rows if r.fit.slope > tolerance + 2 * r.fit.sem]
     perhaps = [r for r in steep if not r.fit.tends_to(0.0, tolerance)]
     if not perhaps:
@@ -210,7 +210,7 @@ def _close(features: Fit, tolerance: float) -> bool:
 
 
 def _relative(measured: Measurement, name: str) -> Fit:
-    """How the features move beside their size: a model may scale them down before it reads out."""
+    """Fit of how the features move beside their size: a model may scale them down before it reads out."""
     size, change = (measured.of(name, q) for q in (Quantity.FEATURES, Quantity.FEATURES_CHANGE))
     if not measured.readouts:
         size, change = (measured.beside(name, q) for q in (Quantity.OUTPUT, Quantity.CHANGE))

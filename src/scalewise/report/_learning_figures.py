@@ -67,7 +67,7 @@ def shift_figure(learned: Learned) -> Figure | None:
 
 
 def calibration_figure(learned: Learned) -> Figure | None:
-    """How far targets lie from the predicted mean, in predicted standard deviations."""
+    """Figure of how far targets lie from the predicted mean, in predicted standard deviations."""
     theory, targets = learned.theory, learned.task.test_targets
     if targets is None:
         return None

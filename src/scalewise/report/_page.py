@@ -182,7 +182,7 @@ def versions() -> dict[str, str]:
 
 
 def as_plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Value as JSON has it."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

@@ -59,12 +59,12 @@ class Results:
 
     @property
     def layers(self) -> np.ndarray:
-        """1 to L."""
+        """Numbers of the layers, 1 to L."""
         return np.asarray(self.theory["layer"].values)
 
     @property
     def samples(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs."""
         return self.theory.sizes["sample"]
 
     @property

@@ -136,7 +136,7 @@ def _agreeing(results: Results) -> str:
 
 
 def critical_words(results: Results) -> Markup:
-    """Where the activation is critical and how that was found."""
+    """Sentences on where the activation is critical and how that was found."""
     record = criticality(results.net.activation)
     name = escape(results.net.activation.name)
     if record.C_b is None or record.C_W is None:

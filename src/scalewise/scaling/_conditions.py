@@ -57,7 +57,7 @@ def metaparameter_of(strategy: Strategy) -> Fraction | None:
 
 
 def _readout(strategy: Strategy) -> Fraction:
-    """How the last weights shrink beyond 1/n: by an update or, if that is larger, at initialisation."""
+    """Power by which the last weights shrink beyond 1/n: by an update or, if that is larger, at initialisation."""
     return min(strategy.q[-1] - strategy.r, (strategy.p[-1] - 1) * _HALF)
 
 

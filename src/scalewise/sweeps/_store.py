@@ -60,7 +60,7 @@ class Store:
         return None
 
     def read_all(self, folder: str) -> dict[str, Any]:
-        """All objects of a folder."""
+        """Objects of a folder, all of them."""
         paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
         found = self._system.cat(paths) if paths else {}
         return {PurePosixPath(path).name: _decoded(data) for path, data in found.items()}

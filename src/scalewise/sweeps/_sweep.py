@@ -223,7 +223,7 @@ class _Known:
 
     @property
     def done(self) -> np.ndarray:
-        """Which cells have, over the grid."""
+        """Mask of cells that have given something, over the grid."""
         return self._done.reshape(self._axes.shape)
 
     def has(self, cell: int) -> bool:

@@ -261,7 +261,7 @@ def derivatives(
 
 
 class _Flags:
-    """Which layers learn at the first step, and by what the output moves."""
+    """Flags: which layers learn at the first step, and by what the output moves."""
 
     def __init__(self, strategy: Strategy | ABC) -> None:
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy

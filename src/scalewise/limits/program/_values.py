@@ -64,7 +64,7 @@ class _Arithmetic:
         raise NotImplementedError
 
     def _new(self, value: Any) -> Any:
-        """One of our kind."""
+        """A new value of this class."""
         raise NotImplementedError
 
     def __add__(self, other: Any) -> Any:

@@ -109,7 +109,7 @@ class UnitDescent:
         return Look(taught, self._outputs(sums, slice(None)), kernel, errors=errors)
 
     def step(self, errors: np.ndarray) -> None:
-        """Both weights from the same state, and the outputs that come next."""
+        """Step both weights from the same state, and give the outputs that come next."""
         (rows_a, chi_a), (rows_w, chi_w) = _halves(self._rows, errors)
         self._t += 1
         chosen = self.job.task.batch(self._t)
@@ -173,7 +173,7 @@ class ConstantKernels:
         return Look(taught, logits, kernel, errors=errors)
 
     def step(self, errors: np.ndarray) -> None:
-        """Both kernels from the same outputs."""
+        """Step both kernels from the same outputs."""
         (rows_a, chi_a), (rows_w, chi_w) = _halves(self._rows, errors)
         self._alpha[rows_a] += chi_a
         self._omega[rows_w] += chi_w

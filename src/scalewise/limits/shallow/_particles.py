@@ -86,7 +86,7 @@ class GramLayer:
 
 @dataclass(frozen=True)
 class Draw:
-    """How many units, from which law."""
+    """Number of units, and their law."""
 
     units: int  # of one network
     # One network each. A narrower network is the beginning of a wider one with the same seed.

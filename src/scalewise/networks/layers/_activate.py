@@ -31,7 +31,7 @@ class Activate(Layer):
     sigma: ActivationLike
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.apply(of, self.sigma)
 
     def _given(self) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Aggregate(Layer):
     axis: int = 0
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         if self.adjacency is None:
             return self._of_inputs(build, of)
         axes, own = len(of.positions), self.adjacency
@@ -103,7 +103,7 @@ class Aggregate(Layer):
         return build.spread(of, along, 1.0)
 
     def _of_inputs(self, build: Builder, of: Field) -> Field:
-        """By the rows that inputs have as their last features."""
+        """Field whose positions are gathered by the rows that inputs have as their last features."""
         inputs = build.inputs
         nodes = math.prod(inputs.positions)
         if (
@@ -138,7 +138,7 @@ class Columns(Reading):
         return f"features {self.start} to {self.stop - 1}"
 
     def __call__(self, x: Any, xp: Any) -> Any:
-        """Cut them out."""
+        """Cut out the features."""
         return x[..., self.start : self.stop]
 
 
@@ -199,7 +199,7 @@ class Features(Layer):
     count: Count
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         if self.count > of.channels:
             raise ValueError(
                 f"{build.name} takes {self.count} features, and there are {of.channels}. Give it fewer."

@@ -148,7 +148,7 @@ class Attention(Layer):
             )
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """It has none that is known."""
+        """Refused: attention has no critical initialisation that is known."""
         raise ValueError(
             "Attention averages over positions that differ, so it has no critical initialisation. Put a norm "
             "before it and choose C_b and C_W yourself."

@@ -41,7 +41,7 @@ class Resize(Layer):
     method: Literal["nearest", "linear"] = "nearest"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         shape = per_axis(build, of, self.shape)
         if of.mask is not None:
             make = Resized(shape, of.positions, self.method)
@@ -80,7 +80,7 @@ class Take(Layer):
     axis: int = 0
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         axes = len(of.positions)
         if not -axes <= self.axis < axes:
             raise ValueError(

@@ -66,7 +66,7 @@ class Shared(Layer):
         return Shared(*made, times=self.times, name=self.name)
 
     def into(self, build: Builder, of: Field) -> Field:
-        """Its layers, as often as it says."""
+        """Build its layers, as often as it says."""
         for _ in range(self.times):
             of = build.tied((self.layers, self.name), self.layers, of)
         return of

@@ -167,7 +167,7 @@ def audited(
 def _starts(
     measured: Measurement, tensors: Sequence[TensorPowers], tolerance: float, small: bool
 ) -> tuple[TensorPowers, ...]:
-    """One tensor for each module inside the network that starts larger or smaller at another width."""
+    """Tensors, one for each module inside the network, that start larger or smaller at another width."""
     found: dict[str, TensorPowers] = {}
     for t in tensors:
         inside = t.role in (Role.INPUT, Role.HIDDEN) and not reads(measured, t.name)

@@ -65,12 +65,12 @@ class Script(Protocol):
 
     @property
     def rates(self) -> Mapping[int, Mapping[str, float]]:
-        """By width and tensor the learning rate; filled as networks are set up."""
+        """Learning rates by width and tensor; filled as networks are set up."""
         ...
 
     @property
     def epsilons(self) -> Mapping[str, float]:
-        """By tensor what the optimizer compares its gradient with."""
+        """Numbers that the optimizer compares gradients with, by tensor."""
         ...
 
     def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:

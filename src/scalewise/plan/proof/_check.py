@@ -68,7 +68,7 @@ class TransferCheck:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The conclusion in one sentence."""
         return self.finding.sentence
 
     @property
@@ -88,7 +88,7 @@ class TransferCheck:
 
     @property
     def diverged(self) -> Float[np.ndarray, "size value"]:
-        """Which share of the seeds diverged, at every size and value."""
+        """Share of the seeds that diverged, at every size and value."""
         return (~np.isfinite(self.losses)).mean(axis=2)
 
     def assert_ok(self) -> None:
@@ -102,7 +102,7 @@ class TransferCheck:
 
     @cached_property
     def table(self) -> xr.Dataset:
-        """All of it as a Dataset.
+        """The check as a Dataset.
 
         ``loss`` over (size, value, seed); over size ``optimum`` with ``optimum_sem`` in powers of 2, ``best_loss``,
         ``cost`` with ``cost_sem``, ``edge`` and ``diverged``; ``diverged_share`` of the seeds over (size, value).
@@ -163,7 +163,7 @@ class TransferCheck:
         ]
 
     def _where(self, share: Float[np.ndarray, " value"]) -> str:
-        """At which values which share of the seeds diverged."""
+        """Sentence on the values at which seeds diverged, and which share of them."""
         runs = f"{round(share.sum() * self.losses.shape[2])} of {self.losses[0].size}"
         at = [
             f"{part:.0%} at 2^{math.log2(value):.3g}"
@@ -230,7 +230,7 @@ def check_losses(
 def _standing(
     losses: np.ndarray, halves: np.ndarray | None, o: Optimum, baseline: float | None
 ) -> Standing | None:
-    """Where the first size stands at the value next to its optimum; nowhere where it has none."""
+    """Standing of the first size at the value next to its optimum; nowhere where it has none."""
     if not math.isfinite(o.place):
         return None
     mean = stable(losses)

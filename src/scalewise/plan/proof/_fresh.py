@@ -35,7 +35,7 @@ class Fresh:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """How much lower the winner ends, seed by seed, and the standard error; infinite where one diverged."""
+        """Loss that the winner has saved, seed by seed, and the standard error; infinite where one diverged."""
         before, after = np.array(self.start), np.array(self.winner)
         if np.isfinite(before).all() and np.isfinite(after).all():
             return mean_of(before - after)

@@ -85,7 +85,7 @@ def mean_of(x: Float[np.ndarray, " seed"]) -> tuple[float, float]:
 
 
 def sure(sem: float, dof: int, level: float = TWO_SIGMA) -> float:
-    """How much a standard error of few seeds must be multiplied out to be as sure as two of many."""
+    """Factor that makes a standard error of few seeds as sure as two of many."""
     if not np.isfinite(sem):
         return float("inf")
     from scipy.special import stdtrit  # here, because its import takes longer than a plan
@@ -142,7 +142,7 @@ def find_optimum(
 
 
 def _lost(x: np.ndarray, losses: np.ndarray, mean: np.ndarray) -> tuple[int, float]:
-    """How many runs diverged at the value whose other runs beat every value without any, and which that is."""
+    """Number of runs that diverged at the value whose other runs beat every value without any, and that value."""
     bad = ~np.isfinite(losses)
     there = (~bad).sum(axis=1)
     rest = np.where(bad, 0.0, losses).sum(axis=1) / np.maximum(there, 1)
@@ -169,7 +169,7 @@ def _among(good: np.ndarray, near: slice, k: int) -> slice | None:
 def excess(
     x: Float[np.ndarray, " value"], losses: Float[np.ndarray, "value seed"], at: float
 ) -> tuple[float, float]:
-    r"""How much more is lost at a place of $\log_2$ of the value than at the minimum, and its standard error.
+    r"""Loss at a place of $\log_2$ of the value above that at the minimum, and its standard error.
 
     On the parabola as far as that reaches, and beyond on one through the three values nearest to the place.
     Infinite where runs diverge at the value nearest to the place; NaN where there is no such place or no minimum.

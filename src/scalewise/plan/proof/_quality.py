@@ -54,7 +54,7 @@ class Estimate:
 @dataclass(frozen=True)
 @readable
 class Quality:
-    r"""How well one hyperparameter transfers along one axis of size.
+    r"""Quality of the transfer of one hyperparameter along one axis of size.
 
     Args:
         axis: Name of the size.

@@ -178,7 +178,7 @@ class _Rounds:
     done: int = 0
 
     def losses(self, candidates: Sequence[Changes]) -> tuple[np.ndarray, np.ndarray]:
-        """At the end and at half of the steps, over (candidate, seed); infinite where a run diverged."""
+        """Losses at the end and at half of the steps, over (candidate, seed); infinite where a run diverged."""
         return self.train_on(candidates, self.seeds, self.plan, "round")
 
     def train_on(
@@ -205,7 +205,7 @@ class _Rounds:
         return np.where(np.isfinite(losses), losses, np.inf), halves
 
     def cost(self, candidates: int) -> int:
-        """How many runs they are."""
+        """Number of runs."""
         return candidates * len(self.seeds)
 
 
@@ -249,7 +249,7 @@ class _Search:
         return True
 
     def refuse_divergence(self) -> None:
-        """Nothing is tuned where no candidate trains.
+        """Refuse to tune where no candidate trains.
 
         Raises:
             PlanError: If of every candidate some run diverged.
@@ -263,7 +263,7 @@ class _Search:
             )
 
     def _along(self, name: str, octaves: float, first: bool) -> Iterator[bool]:
-        """Both ways, then on the way that is better for as long as it is; False where the budget ends."""
+        """Step both ways, then on the way that is better for as long as it is; False where the budget ends."""
         now = self.best.get(name, 1.0)
         if not now:  # no factor leads away from none
             return
@@ -312,7 +312,7 @@ class _Search:
 
 
 def _gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
-    """How much lower losses are than others of the same seeds, and the error of that."""
+    """Difference of losses to others of the same seeds, and its error."""
     if np.isfinite(before).all() and np.isfinite(after).all():
         return mean_of(before - after)
     worse = -math.inf if np.isfinite(before).all() else math.inf

@@ -63,14 +63,14 @@ class Standing:
 
     @property
     def progress(self) -> tuple[float, float] | None:
-        """How much the loss fell between half and all of the steps, and its error; ``None`` of no curve."""
+        """Fall of the loss between half and all of the steps, and its error; ``None`` without a curve."""
         if not self.halves:
             return None
         return mean_of(np.array(self.halves) - np.array(self.losses))
 
     @property
     def further(self) -> tuple[float, float] | None:
-        """How much lower the theory's initialisation ends, seed by seed, and the standard error."""
+        """Distance by which the theory's initialisation ends lower, seed by seed, and the standard error."""
         if not self.theory:
             return None
         return mean_of(np.array(self.losses) - np.array(self.theory))
@@ -131,7 +131,7 @@ class Standing:
         return f", and it {begun}fell by {fell:.2g}{pm(sem)} in the second half of its steps"
 
     def _beside(self) -> str:
-        """How much further the theory's initialisation is, in words; nothing where it is not."""
+        """Words on how much further the theory's initialisation is; empty where it is not."""
         if not self._behind or self.further is None:
             return ""
         less, sem = self.further
@@ -180,7 +180,7 @@ class Standing:
 def standing_of(
     losses: Iterable[Any], halves: Iterable[Any], baseline: float | None, theory: Iterable[Any] = ()
 ) -> Standing:
-    """Where a base stands, of arrays."""
+    """Standing of a base, from arrays."""
     return Standing(
         tuple(map(float, losses)), measured(halves), baseline, tuple(map(float, theory))
     )

@@ -63,7 +63,7 @@ def measured_transfer(
 def asked(
     rates: Iterable[float | int] | None, hyperparameter: str, values: Iterable[float | int] | None
 ) -> tuple[str, list[float | int]]:
-    """Which hyperparameter is varied, and its values.
+    """Name of the hyperparameter that is varied, and its values.
 
     Raises:
         PlanError: If there are none, or those of two.
