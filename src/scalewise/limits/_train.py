@@ -100,8 +100,15 @@ def train(
         >>> bool(abs(found.logits_mean.values[1, 0, 0] - 0.7082) < 0.02)
         True
     """
-    job = Job(net=net, task=task, sgd=sgd, steps=steps, every=every, features=features,
-              decoupled=decoupled)  # fmt: skip
+    job = Job(
+        net=net,
+        task=task,
+        sgd=sgd,
+        steps=steps,
+        every=every,
+        features=features,
+        decoupled=decoupled,
+    )
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         records, extra, attrs = _run(job, on)
         found = _dataset(job, records, extra, attrs)

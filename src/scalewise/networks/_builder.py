@@ -278,9 +278,14 @@ class Builder:
             )
         channels = sum(f.channels for f in fields)
         made = Field(
-            0, first.positions, channels, frozenset().union(*(f.draws for f in fields)),
-            parts=tuple(part for f in fields for part in f.parts or (f,)), alike=False, flat=first.flat,
-        )  # fmt: skip
+            0,
+            first.positions,
+            channels,
+            frozenset().union(*(f.draws for f in fields)),
+            parts=tuple(part for f in fields for part in f.parts or (f,)),
+            alike=False,
+            flat=first.flat,
+        )
         shares = tuple(f.channels / channels for f in fields)
         return self.put(Concat(tuple(f.node for f in fields), shares), made)
 
@@ -355,7 +360,18 @@ class Builder:
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns, group, bias)
+        node = Attend(
+            of=tuple(of),
+            size=size,
+            grows=grows,
+            power=power,
+            causal=causal,
+            sigma=sigma,
+            norm=norm,
+            turns=turns,
+            group=group,
+            bias=bias,
+        )
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)
@@ -470,14 +486,15 @@ class Builder:
 
     def program(self) -> Program:
         """The program of all nodes."""
+        named = range(len(self.nodes)) if self.modules else ()
         return Program(
-            tuple(self.nodes),
-            tuple(f.positions for f in self.fields),
-            tuple(f.channels for f in self.fields),
-            tuple(self.layers.values()),
-            tuple(self.layers),
-            frozenset(self.estimated),
-            tuple(self.modules.get(k, "") for k in range(len(self.nodes))) if self.modules else (),
+            nodes=tuple(self.nodes),
+            positions=tuple(f.positions for f in self.fields),
+            channels=tuple(f.channels for f in self.fields),
+            layers=tuple(self.layers.values()),
+            draws=tuple(self.layers),
+            estimated=frozenset(self.estimated),
+            modules=tuple(self.modules.get(k, "") for k in named),
         )
 
     def _covary(self, fields: Sequence[Field]) -> bool:

@@ -69,7 +69,7 @@ class Network:
         ... )
         >>> sw.predict(net, np.ones((1, 4, 4, 1))).kernel.values.round(3).ravel()
         array([0.701])
-    """  # fmt: skip
+    """
 
     layers: tuple[Layer, ...]
     input_shape: tuple[int, ...]

@@ -199,9 +199,14 @@ def axis_rules(
 
 
 def _along_axis(
-    axis: str, tensor: TensorDescription, other: TensorDescription, grown: set[int], law: Law,
-    strategy: Strategy, forward: Fraction,
-) -> Rule:  # fmt: skip
+    axis: str,
+    tensor: TensorDescription,
+    other: TensorDescription,
+    grown: set[int],
+    law: Law,
+    strategy: Strategy,
+    forward: Fraction,
+) -> Rule:
     if strategy.plain_biases:
         return Rule(Powers(), Powers(), Powers(), Powers())
     if axis == "queries":
@@ -251,8 +256,13 @@ def _polar(law: Law) -> bool:
 
 
 def _inner(
-    axis: str, tensor: TensorDescription, grown: set[int], law: Law, strategy: Strategy, forward: Fraction
-) -> Rule:  # fmt: skip
+    axis: str,
+    tensor: TensorDescription,
+    grown: set[int],
+    law: Law,
+    strategy: Strategy,
+    forward: Fraction,
+) -> Rule:
     """A tensor that writes to an inner width, or sums over it."""
     if tensor.kind in (Kind.BIAS, Kind.GAIN) or grown <= set(tensor.fan_out):
         role, layer = Role.INPUT, Layer.FIRST

@@ -166,15 +166,15 @@ def check(
     planned = expected_regimes(plan, tolerance)
     verdict = alone.beside(planned)
     return Check(
-        plan,
-        measured,
-        tolerance,
-        rows,
-        verdict,
-        diagnose(plan, measured, (*rows, *returned), verdict, planned, attention, depth),
-        attention,
-        returned,
-        depth,
+        plan=plan,
+        measured=measured,
+        tolerance=tolerance,
+        rows=rows,
+        verdict=verdict,
+        culprits=diagnose(plan, measured, (*rows, *returned), verdict, planned, attention, depth),
+        attention=attention,
+        returned=returned,
+        depth=depth,
     )
 
 

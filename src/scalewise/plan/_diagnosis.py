@@ -104,9 +104,13 @@ def diagnose(
 
 
 def _causes(
-    plan: Plan, measured: Measurement, rows: Sequence[Row], verdict: Verdict,
-    planned: Collection[Regime], attention: Sequence[Row],
-) -> tuple[Culprit, ...]:  # fmt: skip
+    plan: Plan,
+    measured: Measurement,
+    rows: Sequence[Row],
+    verdict: Verdict,
+    planned: Collection[Regime],
+    attention: Sequence[Row],
+) -> tuple[Culprit, ...]:
     off = [r for r in rows if not r.agrees]
     own = [
         _culprit(plan, measured, r, cause)

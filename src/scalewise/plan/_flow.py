@@ -376,10 +376,14 @@ class Flow:
             return tuple(Attention(*self._made[s], f) for s, f in sorted(of.items(), key=_order))
 
         return Forward(
-            seen(attentions), found["weight"], found["lookup"],
-            products=seen(products), distances=seen(distances), normed=frozenset(self._normed),
+            seen(attentions),
+            found["weight"],
+            found["lookup"],
+            products=seen(products),
+            distances=seen(distances),
+            normed=frozenset(self._normed),
             choices=tuple(dict.fromkeys(self._choices.sums)),
-        )  # fmt: skip
+        )
 
 
 def _order(item: tuple[Source, float]) -> int:

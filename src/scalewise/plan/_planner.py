@@ -58,22 +58,52 @@ class Planner:
         forward = Fraction(0) if t.name in self.kept else gauge.total
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
-            r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
-            absorbs_branch=absorbs, forward=forward, normed=t.name in self._normed, training=r.training,
+            r.strategy,
+            d.role,
+            d.layer,
+            trains.law,
+            residual=r.residual,
+            in_block=in_block,
+            absorbs_branch=absorbs,
+            forward=forward,
+            normed=t.name in self._normed,
+            training=r.training,
         ) * axis_rules(
-            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t),
+            t,
+            self._along.seen(t.name),
+            trains.law,
+            r.strategy,
+            forward=self._along.forward(t),
             many=self._along.many(t.name),
-        )  # fmt: skip
+        )
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
         fixed = self._fixed(d, shape)
         return TensorPlan(
-            t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
-            fan_in_ratio(d, *(_without(s, fixed) for s in (t.shape, wide))),
-            in_block, powers, self._spread(t), t.aliases, gauge,
-            trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
-            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed, of=t.of,
+            name=t.name,
+            role=d.role,
+            layer=d.layer,
+            kind=t.kind,
+            module=t.module,
+            owner=t.owner,
+            base_shape=t.shape,
+            shape=shape,
+            fan_in=fan_in_ratio(d, *(_without(s, fixed) for s in (t.shape, wide))),
+            in_block=in_block,
+            rule=powers,
+            base=self._spread(t),
+            aliases=t.aliases,
+            gauge=gauge,
+            optimizer=trains.name,
+            law=trains.law,
+            beside=times(wide, shape),
+            blocks=self._apart.get(t.name, (1, 1)),
+            terms=_terms(d),
+            ends=t.name in self._ends,
+            unused=t.name in self._unused,
+            normed=t.name in self._normed,
+            of=t.of,
             fixed=fixed,
-        )  # fmt: skip
+        )
 
     def _fixed(self, d: Decision, shape: tuple[int, ...]) -> tuple[Stretch, ...]:
         """Stretches of fixed size that a tensor sums over beside the width."""

@@ -184,11 +184,22 @@ def requested(
         )
     named = (policy,) if isinstance(policy, str) else tuple(policy)
     return Request(
-        build, one, two,
-        strategy_of(strategy), trained.name, _adjustment(adjust, trained), dict(roles or {}), residual,
-        tuple(branch_outputs), tuple(multiplied), width, known,
-        training(named, decay, _changes(one, two)), dict(blocks or {}), tuple(keep),
-    )  # fmt: skip
+        build=build,
+        base=one,
+        target=two,
+        strategy=strategy_of(strategy),
+        optimizer=trained.name,
+        adjust=_adjustment(adjust, trained),
+        roles=dict(roles or {}),
+        residual=residual,
+        branch_outputs=tuple(branch_outputs),
+        multiplied=tuple(multiplied),
+        width=width,
+        depth=known,
+        training=training(named, decay, _changes(one, two)),
+        blocks=dict(blocks or {}),
+        keep=tuple(keep),
+    )
 
 
 def _adjustment(adjust: str | None, optimizer: Optimizer) -> str:

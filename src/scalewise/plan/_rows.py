@@ -118,9 +118,12 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
     """All rows, tensor by tensor in the order of the measurement."""
     out: list[Row] = []
     expected = predictions(
-        plan, measured.tensors, zero_readout=measured.zero_readout, growth=measured.growth,
+        plan,
+        measured.tensors,
+        zero_readout=measured.zero_readout,
+        growth=measured.growth,
         modules=dict(zip(measured.tensors, measured.modules, strict=True)),
-    )  # fmt: skip
+    )
     for name, p in expected.items():
         tied = _is_tied(plan, measured, name)
         for quantity in JUDGED:
@@ -131,7 +134,17 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             outside = part_of_loss(plan, plan[name]) or _by_the_loss_alone(plan, name)
             unplanned = quantity not in _EXACT and outside
             fit = Fit() if unplanned else power_law(measured.widths, sizes)
-            out.append(Row(name, quantity, top, least, fit, tolerance, slack))
+            out.append(
+                Row(
+                    tensor=name,
+                    quantity=quantity,
+                    predicted=top,
+                    least=least,
+                    fit=fit,
+                    tolerance=tolerance,
+                    slack=slack,
+                )
+            )
     return out
 
 

@@ -127,12 +127,14 @@ class Run:
     def _sizes(self, network: Network, index: int, *, linearity: bool) -> Sizes:
         table = self.plans[index].table
         return measure_network(
-            network, self.steps, linearity=linearity,
+            network,
+            self.steps,
+            linearity=linearity,
             spectral={n: table[n].blocks[1] for n in self.scene.names if table[n].spectral},
             fixed=[n for n in self.scene.names if table[n].role is Role.FIXED],
             beside={n: table[n].fixed for n in {*self.scene.names, *self.scene.readouts}},
             read_by={self.scene.places.module.get(n, n): n for n in self.scene.readouts},
-        )  # fmt: skip
+        )
 
     def with_rate(self, lr: float | None) -> Run:
         """This run at a given learning rate, or at one that is small, unless the user's setup has one."""

@@ -250,8 +250,13 @@ class Plan:
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
         powers: tuple[Powers, ...] = (
-            rule.init, rule.lr, rule.eps, rule.weight_decay, rule.beta1, rule.beta2,
-        )  # fmt: skip
+            rule.init,
+            rule.lr,
+            rule.eps,
+            rule.weight_decay,
+            rule.beta1,
+            rule.beta2,
+        )
         init, lr, eps, decay, *betas = (p.factor(ratios) for p in powers)
         own = self.adjusted(tensor)
         # What shrinks by the learning rate itself does not know of the factor.

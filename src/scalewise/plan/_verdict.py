@@ -89,15 +89,19 @@ def judge(
     """
     found = list(rows)
     features, logits, own = _moves(found, measured)
+    stable = Verdict(None, True, True, features, logits, ())
     growing = [r for r in found if r.quantity in _SIZES and grows(r.fit, tolerance)]
     if growing:
         worst = sorted(growing, key=lambda r: -r.fit.slope)
         reasons = tuple(_grown(r, measured) for r in worst)
-        return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
+        return replace(
+            stable, regime=Regime.UNSTABLE, stable=False, nontrivial=False, reasons=reasons
+        )
     calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
     if Status.ABSENT in (features.status, logits.status):
         reasons = (calm, not_seen(measured.unseen or measured.readouts))
-        return Verdict(None, True, False, features, logits, reasons, sure=False)
+        return replace(stable, nontrivial=False, reasons=reasons, sure=False)
+    trivial = replace(stable, regime=Regime.TRIVIAL, nontrivial=False)
     moved = logits.status is Status.FITTED
     fades = _fades(logits, tolerance)
     # A frozen readout has no update of its own to show at which order the logits will move.
@@ -106,7 +110,7 @@ def judge(
     if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_slope_and_error(logits)})" if moved else "not at all"
         reasons = (calm, f"The logits move {power}.", *([soon] if late else []))
-        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
+        return replace(trivial, reasons=reasons, sure=shown and not late)
     # What the readout's own update does is one part of the change, and the first to show its power.
     alone = (
         f", and by n^({_slope_and_error(own)}) through the readout's own update" if fades else ""
@@ -119,14 +123,14 @@ def judge(
             "its readouts return is not what it returns, or is scaled down on the way."
         )
         reasons = (*reasons, lost, *([soon] if late else []))
-        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, not late)
+        return replace(trivial, reasons=reasons, sure=not late)
     learns = not _fades(features, tolerance)
     regime = Regime.FEATURES if learns else Regime.KERNEL
     yet = late and not learns
     what = "What the readout reads" if measured.readouts else "What the model multiplies"
     reasons = (*reasons, *_of_features(what, features, tolerance, learns), *([soon] if yet else []))
     sure = not yet and not _close(features, tolerance)
-    return Verdict(regime, True, True, features, logits, reasons, sure)
+    return replace(stable, regime=regime, reasons=reasons, sure=sure)
 
 
 def _moves(rows: list[Row], measured: Measurement) -> tuple[Fit, Fit, Fit]:

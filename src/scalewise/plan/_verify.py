@@ -142,9 +142,15 @@ class Verified(ABC):
 
 
 def _over_widths(
-    plan: Verified, bench: Bench, widths: tuple[int, ...], depth: float | int | None, seeds: int,
-    lr: float | None, steps: int | None, progress: bool,
-) -> Measurement:  # fmt: skip
+    plan: Verified,
+    bench: Bench,
+    widths: tuple[int, ...],
+    depth: float | int | None,
+    seeds: int,
+    lr: float | None,
+    steps: int | None,
+    progress: bool,
+) -> Measurement:
     plans = tuple(_at(plan, w, depth) for w in widths)
     run = prepared(bench, plans, widths, steps).with_rate(lr)
     return measured(run, seeds, progress)
@@ -163,9 +169,16 @@ def measured(run: Run, seeds: int, progress: bool, verb: str = "verify") -> Meas
 
 
 def _over_depths(
-    plan: Verified, bench: Bench, width: int, ascending: tuple[int, ...], tolerance: float, seeds: int,
-    lr: float | None, steps: int | None, progress: bool,
-) -> DepthCheck:  # fmt: skip
+    plan: Verified,
+    bench: Bench,
+    width: int,
+    ascending: tuple[int, ...],
+    tolerance: float,
+    seeds: int,
+    lr: float | None,
+    steps: int | None,
+    progress: bool,
+) -> DepthCheck:
     table = plan.table
     if table.depth_name not in table.target:
         raise PlanError(

@@ -104,8 +104,11 @@ def train(
             step_of_known_words(now, batch, rate, settings.weight_decay)
         return state
 
-    described: dict[str, Any] = {**asdict(settings), "shape": list(embeddings.context.shape),
-                                 "tokens": len(tokens)}  # fmt: skip
+    described: dict[str, Any] = {
+        **asdict(settings),
+        "shape": list(embeddings.context.shape),
+        "tokens": len(tokens),
+    }
     state = {"context": embeddings.context, "target": embeddings.target}
     with opened(store, {**described, "steps": blocks}) as record:
         state = resumable(step, state, blocks, record=record, told=progress)

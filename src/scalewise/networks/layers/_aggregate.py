@@ -73,7 +73,7 @@ class Aggregate(Layer):
         ... )
         >>> net.depth
         2
-    """  # fmt: skip
+    """
 
     adjacency: (
         Annotated[
@@ -161,7 +161,7 @@ class Mask(Layer):
         >>> x[1, 4:, -1] = 0
         >>> sw.predict(net, x).kernel.shape
         (1, 2, 2)
-    """  # fmt: skip
+    """
 
     def into(self, build: Builder, of: Field) -> Field:
         """The other features, with the last one as the mask."""
@@ -194,7 +194,7 @@ class Features(Layer):
         ... )
         >>> net.depth
         3
-    """  # fmt: skip
+    """
 
     count: Count
 

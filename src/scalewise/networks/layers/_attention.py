@@ -79,7 +79,7 @@ class Attention(Layer):
         ... )
         >>> net.depth
         6
-    """  # fmt: skip
+    """
 
     size: Count | None = None
     heads: Count | None = None

@@ -194,7 +194,7 @@ class ConvTranspose(Random):
         ... )
         >>> net.program.positions[3]
         (8,)
-    """  # fmt: skip
+    """
 
     taps: Sizes
     channels: Count | None = None

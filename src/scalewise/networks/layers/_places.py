@@ -74,7 +74,7 @@ class Take(Layer):
         ... )
         >>> net.program.positions[-1]
         (1,)
-    """  # fmt: skip
+    """
 
     index: Annotated[int | Sequence[int], Must("a whole number or several, such as 0 or (0, -1)")]
     axis: int = 0
@@ -135,7 +135,7 @@ class Embedding(Layer):
         ... )
         >>> sw.predict(net, np.array([[[0.0], [4.0], [4.0]]])).kernel.shape
         (1, 1, 1)
-    """  # fmt: skip
+    """
 
     tokens: Count
     channels: Count | None = None
@@ -191,7 +191,7 @@ class Positions(Layer):
         ... )
         >>> net.depth
         7
-    """  # fmt: skip
+    """
 
     C_W: Positive | None = None
     lambda_W: NotNegative | None = None

@@ -47,7 +47,7 @@ class Shared(Layer):
         ... )
         >>> net.parameters == (5 + 1) * 16 + 2 * (16 + 1) * 16 // 2 + 17
         True
-    """  # fmt: skip
+    """
 
     layers: tuple[Layer, ...]
     times: int
@@ -101,7 +101,7 @@ class Recurrent(Layer):
         ... )
         >>> net.parameters == (3 * 16 + 16) + (16 * 16 + 16) + 17
         True
-    """  # fmt: skip
+    """
 
     function: ActivationLike
     last: bool = False

@@ -156,12 +156,21 @@ def audited(
     moves = verdict.features.slope - fall
     held = bool(fall) or moves < -APART - verdict.features.error
     return Audit(
-        tensors, verdict, limits, bounds if held else (), fall, wastes,
-        breaks_of(plan, measured, rows, tolerance), _starts(measured, tensors, tolerance, small),
-        drowned(tensors, measured, epsilon, target),
-        tuple(t.name for t in tensors if t.rate.status is not Status.FITTED),
-        tuple(assumed), target, measured, tolerance,
-    )  # fmt: skip
+        tensors=tensors,
+        verdict=verdict,
+        limits=limits,
+        bottleneck=bounds if held else (),
+        fall=fall,
+        wastes=wastes,
+        breaks=breaks_of(plan, measured, rows, tolerance),
+        starts=_starts(measured, tensors, tolerance, small),
+        epsilons=drowned(tensors, measured, epsilon, target),
+        idle=tuple(t.name for t in tensors if t.rate.status is not Status.FITTED),
+        assumed=tuple(assumed),
+        target=target,
+        measured=measured,
+        tolerance=tolerance,
+    )
 
 
 def _starts(

@@ -90,7 +90,9 @@ def powers_of(
         rate = np.array([[of.get(name, 0.0)] * 2 for of in rates])
         out.append(
             TensorPowers(
-                name, role, module,
+                name,
+                role,
+                module,
                 init=fit(Quantity.WEIGHT),
                 multiplier=tensor.gauge.total if plan.looked else None,
                 rate=power_law(measured.widths, rate),
@@ -99,7 +101,7 @@ def powers_of(
                 own_change=power_law(measured.widths, _relative(plan, measured, name)),
                 output=power_law(measured.widths, measured.beside(name, Quantity.OUTPUT)),
             )
-        )  # fmt: skip
+        )
     return tuple(out)
 
 

@@ -113,9 +113,14 @@ def audit_of(
         sizes = measured(run, seeds, progress, "audit")
     rates = [script.rates[w] for w in widths]
     found = audited(
-        table, sizes, rates, epsilon=script.epsilons, assumed=assumed,
-        target=None if target is None else float(target), tolerance=tolerance,
-    )  # fmt: skip
+        table,
+        sizes,
+        rates,
+        epsilon=script.epsilons,
+        assumed=assumed,
+        target=None if target is None else float(target),
+        tolerance=tolerance,
+    )
     return replace(found, framework=framework)
 
 

@@ -167,8 +167,9 @@ class TransferCheck:
         runs = f"{round(share.sum() * self.losses.shape[2])} of {self.losses[0].size}"
         at = [
             f"{part:.0%} at 2^{math.log2(value):.3g}"
-            for value, part in zip(self.values, share, strict=True) if part
-        ]  # fmt: skip
+            for value, part in zip(self.values, share, strict=True)
+            if part
+        ]
         shown = at if len(at) <= _NAMED else [*at[: _NAMED - 1], f"... {at[-1]}"]
         return f"{runs}: {', '.join(shown)}"
 
@@ -200,9 +201,10 @@ def check_losses(
     first, drifts, qualities = sizes[0], [], []
     for axis in first.at:
         line = [
-            i for i, s in enumerate(sizes)
+            i
+            for i, s in enumerate(sizes)
             if all(s.at[other] == first.at[other] for other in first.at if other != axis)
-        ]  # fmt: skip
+        ]
         line.sort(key=lambda i: sizes[i].at[axis])
         line = [i for i in line if math.isfinite(optima[i].place)]
         if len(line) > 1:
@@ -222,9 +224,18 @@ def check_losses(
         hyperparameter, [s.label for s in sizes], list(x), optima, drifts, cost, tolerance, standing
     )
     return TransferCheck(
-        hyperparameter, tuple(map(float, values)), tuple(sizes), losses, tuple(optima), tuple(drifts),
-        tuple(costs), tolerance, finding, tuple(qualities), standing,
-    )  # fmt: skip
+        hyperparameter=hyperparameter,
+        values=tuple(map(float, values)),
+        sizes=tuple(sizes),
+        losses=losses,
+        optima=tuple(optima),
+        drifts=tuple(drifts),
+        costs=tuple(costs),
+        tolerance=tolerance,
+        finding=finding,
+        qualities=tuple(qualities),
+        standing=standing,
+    )
 
 
 def _standing(

@@ -121,7 +121,16 @@ def find_optimum(
     lost, lost_at = _lost(x, losses, mean)
     if not np.isfinite(mean).any():
         nowhere = np.full(seeds, nan)
-        return Optimum(nan, nan, float("inf"), "", diverged, nowhere, lost, lost_at)
+        return Optimum(
+            place=nan,
+            sem=nan,
+            loss=float("inf"),
+            edge="",
+            diverged=diverged,
+            omitted=nowhere,
+            lost=lost,
+            lost_at=lost_at,
+        )
     k = int(mean.argmin())
     near = _window(x, k)
     window, guessed = _among(np.isfinite(mean), near, k), int(bad[near].sum())
@@ -129,16 +138,35 @@ def find_optimum(
     if edge or window is None:
         end, none = np.full(seeds, x[k]), np.zeros(seeds)
         return Optimum(
-            float(x[k]), nan, float(mean[k]), edge, diverged, end, lost, lost_at, guessed,
-            bends=none, lows=_without(losses, lambda m: float(m[k])),
-        )  # fmt: skip
+            place=float(x[k]),
+            sem=nan,
+            loss=float(mean[k]),
+            edge=edge,
+            diverged=diverged,
+            omitted=end,
+            lost=lost,
+            lost_at=lost_at,
+            guessed=guessed,
+            bends=none,
+            lows=_without(losses, lambda m: float(m[k])),
+        )
     place = vertex(x, mean, window)
     omitted = _without(losses, lambda m: vertex(x, m, window))
     lows = _without(losses, lambda m: _value(x, m, window, vertex(x, m, window)))
     return Optimum(
-        place, jackknife(omitted), _value(x, mean, window, place), "", diverged, omitted, lost, lost_at,
-        guessed, _bend(x, mean, window), _without(losses, lambda m: _bend(x, m, window)), lows,
-    )  # fmt: skip
+        place=place,
+        sem=jackknife(omitted),
+        loss=_value(x, mean, window, place),
+        edge="",
+        diverged=diverged,
+        omitted=omitted,
+        lost=lost,
+        lost_at=lost_at,
+        guessed=guessed,
+        bend=_bend(x, mean, window),
+        bends=_without(losses, lambda m: _bend(x, m, window)),
+        lows=lows,
+    )
 
 
 def _lost(x: np.ndarray, losses: np.ndarray, mean: np.ndarray) -> tuple[int, float]:

@@ -92,9 +92,15 @@ def searched(
     kept = search.best if fresh is None or fresh.beyond else dict(start)
     settings, constants = _parted(kept)
     return Tuned(
-        settings, combined(base.table.constants, constants), tuple(search.trials), rounds.spent, budget,
-        finished, standing, fresh,
-    )  # fmt: skip
+        settings=settings,
+        constants=combined(base.table.constants, constants),
+        trials=tuple(search.trials),
+        spent=rounds.spent,
+        budget=budget,
+        finished=finished,
+        standing=standing,
+        fresh=fresh,
+    )
 
 
 def _judged(
@@ -191,9 +197,12 @@ class _Rounds:
 
         labelled = {_label(c): dict(c) for c in candidates}
         cell = partial(
-            _cell, bench=self.bench, plan=plan, train=self.train,
+            _cell,
+            bench=self.bench,
+            plan=plan,
+            train=self.train,
             factory=fingerprint(self.bench.factory(self.plan)),
-        )  # fmt: skip
+        )
         grid = {"candidate": labelled, "seed": seeds}
         found = sweep(
             cell, grid, store=within(self.store, f"{name}_{self.done:04d}"), **self.options
@@ -239,7 +248,15 @@ class _Search:
         """Search until no step is left, or no budget; whether it was the former."""
         (self._losses,), (halves,) = self._rounds.losses([self.best])
         self.trials.append(
-            Trial("", math.nan, _floats(self._losses), measured(halves), 0.0, math.nan, True)
+            Trial(
+                changed="",
+                to=math.nan,
+                losses=_floats(self._losses),
+                halves=measured(halves),
+                gain=0.0,
+                gain_sem=math.nan,
+                kept=True,
+            )
         )
         for number, octaves in enumerate(STEPS):
             for name in self._names:
@@ -303,7 +320,13 @@ class _Search:
             gain, sem = _gain(self._losses, losses)
             self.trials.append(
                 Trial(
-                    name, value, _floats(losses), measured(halves[i]), gain, sem, better and i == k
+                    changed=name,
+                    to=value,
+                    losses=_floats(losses),
+                    halves=measured(halves[i]),
+                    gain=gain,
+                    gain_sem=sem,
+                    kept=better and i == k,
                 )
             )
         if better:

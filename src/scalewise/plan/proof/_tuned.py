@@ -78,9 +78,9 @@ class Tuned:
     @property
     def verdict(self) -> str:
         """Sentences on the gain, and on what to do if the base has not learnt."""
-        gain = self.fresh.sentence if self.fresh else (
-            "The budget left no runs on fresh seeds, so whether the gain is beyond its noise was not measured."
-        )  # fmt: skip
+        gain = "The budget left no runs on fresh seeds, so whether the gain is beyond its noise was not measured."
+        if self.fresh:
+            gain = self.fresh.sentence
         return " ".join(line for line in (gain, self.standing.sentence) if line)
 
     @property
