@@ -88,7 +88,7 @@ def own_code(text: str) -> Iterator[None]:
 @contextmanager
 def _warnings_told() -> Iterator[None]:
     """Print each warning of a plan as a sentence, and no line of ours with it."""
-    from scalewise.plan._errors import PlanWarning
+    from scalewise.plan.spi import PlanWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlanWarning)

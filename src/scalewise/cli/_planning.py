@@ -13,7 +13,7 @@ from scalewise.cli._options import Json
 from scalewise.cli._words import Refusal, numbers
 
 if TYPE_CHECKING:
-    from scalewise.plan._verify import Verified
+    from scalewise.plan.spi import Verified
 
 _KEYS = re.compile(r"(\w+)=([^=]+)")
 
@@ -61,7 +61,7 @@ class Planned:
             Refusal: If options are missing or contradict each other.
         """
         own = named(build, "the model")
-        from scalewise.plan._verify import Verified
+        from scalewise.plan.spi import Verified
 
         if isinstance(own, Verified):
             self._alone(f"{build} is a plan")

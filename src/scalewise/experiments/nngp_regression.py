@@ -39,7 +39,7 @@ from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, 
 from scalewise.experiments._lookup_kernels import lookup_kernel
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
-from scalewise.sweeps._store import within
+from scalewise.sweeps.spi import within
 from scalewise.tasks import Task
 from scalewise.training import Bayes, predict_training
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from scalewise.plan import PlanError, Spread
-from scalewise.plan._spread import rescaling, spread_error, told_mean
+from scalewise.plan.spi import rescaling, spread_error, told_mean
 
 
 def spread(name: str, value: Any) -> Spread:

@@ -14,7 +14,7 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._lazy import NotFiniteError
 from scalewise.limits._network import Network
 from scalewise.limits._tolerance import standard_error
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 FINISHED = "finished"
 

@@ -12,7 +12,7 @@ from scalewise._checked import Must, checked
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents, update_exponents
 
 PerLayer = float | int | Sequence[float | int]

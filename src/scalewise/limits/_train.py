@@ -22,7 +22,7 @@ from scalewise.limits.methods._kernel import Kernels, train_draws, train_kernel
 from scalewise.limits.methods._lazy import train_lazy, train_particles
 from scalewise.limits.methods._real import train_real
 from scalewise.scaling import classify
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 On = Finite | Lazy | Infinite | Exact | Kernel
 

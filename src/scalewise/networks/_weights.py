@@ -27,7 +27,7 @@ from scalewise.networks._nodes import (
 )
 from scalewise.networks._program import Program
 
-Shape = tuple[int, ...]
+ArrayShape = tuple[int, ...]
 Weights = dict[
     int, tuple[Any, Any]
 ]  # by node, as `fields` takes them: (what enters, channel), and biases
@@ -45,9 +45,9 @@ class Parameters(NamedTuple):
     biases: tuple[Any, ...]
 
 
-def shapes_of(program: Program) -> dict[int, tuple[Shape, Shape]]:
+def shapes_of(program: Program) -> dict[int, tuple[ArrayShape, ArrayShape]]:
     """Shapes of the weights and biases of every random layer that has its own, by its node."""
-    found: dict[int, tuple[Shape, Shape]] = {}
+    found: dict[int, tuple[ArrayShape, ArrayShape]] = {}
     for here, node in enumerate(program.nodes):
         if isinstance(node, Draw) and node.again is None:
             lead = () if node.shared else program.positions[here]

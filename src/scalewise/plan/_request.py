@@ -15,7 +15,7 @@ from scalewise.plan._laws import SPECTRAL, Optimizer, known_optimizer
 from scalewise.plan._policies import Training, training
 from scalewise.plan._roles import Role, RoleSpec
 from scalewise.scaling import ABC, Strategy
-from scalewise.scaling._strategies import strategy_of
+from scalewise.scaling.spi import strategy_of
 
 # What `plan` is given in every framework; its annotations refuse all else.
 FACTORY = "a function that returns a new model, such as lambda width: MyModel(width)"

@@ -12,7 +12,7 @@ from scalewise.comparison import Comparison
 from scalewise.comparison._compare import Measurement
 from scalewise.comparison._width import Prediction
 from scalewise.networks import Network
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.report._style import Draft, kept
 
 

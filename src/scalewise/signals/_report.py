@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scalewise._readable import Rows
-from scalewise.plan._names import pattern
+from scalewise.plan.spi import pattern
 from scalewise.signals._seen import Seen
 from scalewise.signals._theory import Foreseen
 

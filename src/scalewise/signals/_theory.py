@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewise._readable import readable
 from scalewise.networks import Network
-from scalewise.networks._nodes import Attend
+from scalewise.networks.spi import Attend
 from scalewise.signals._seen import Seen
 
 _MOVED = 1e-2  # of the size of an input

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from scalewise.plan._nested import held_in
+from scalewise.plan.spi import held_in
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

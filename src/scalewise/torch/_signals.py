@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
-from scalewise.networks._weights import by_node, fields
-from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Inputs, given
+from scalewise.networks.spi import by_node, fields
+from scalewise.plan import PlanError
+from scalewise.plan.spi import Inputs, given
 from scalewise.signals import Finding, Foreseen, Seen, Signals, findings
 from scalewise.signals._seen import over_seeds
 from scalewise.signals._spread import spread_of_outputs

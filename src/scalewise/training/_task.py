@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewise.tasks._losses import known_loss
+from scalewise.tasks.spi import known_loss
 from scalewise.training._algorithms import (
     Algorithm,
     GradientDescent,

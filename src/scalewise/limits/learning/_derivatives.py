@@ -25,7 +25,7 @@ from scalewise._checked import FiniteNumber, Positive, at_least, checked
 from scalewise._extras import require
 from scalewise._readable import readable
 from scalewise.activations import Activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.gaussian import single_moment
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 

@@ -20,7 +20,7 @@ from scalewise.limits._network import Network, powers
 from scalewise.limits._on import Finite
 from scalewise.limits.methods._dense import Dense
 from scalewise.limits.methods._real import real_seeds, real_start
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 
 @checked

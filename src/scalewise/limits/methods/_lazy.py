@@ -14,7 +14,7 @@ from scalewise.limits._noise import Noise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
 from scalewise.limits._tolerance import Reached, until_known
 from scalewise.limits.methods._dense import Dense, Start
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 # Beyond so many dimensions a net of points is hardly more even than chance.
 _DIMENSIONS = 64

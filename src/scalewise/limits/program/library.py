@@ -13,8 +13,8 @@ from scalewise.limits._loop import Job
 from scalewise.limits._network import Network, powers
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
-from scalewise.tasks._losses import LOSSES, Loss
-from scalewise.tasks._task import Task
+from scalewise.tasks import Loss, Task
+from scalewise.tasks.spi import LOSSES
 
 __all__ = ["error_factor", "sample_by_sample", "taught", "trained"]
 

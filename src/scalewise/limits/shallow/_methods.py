@@ -13,8 +13,8 @@ from scalewise.limits.shallow._particles import Particles
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import LimitDynamics
 from scalewise.limits.shallow._units import Units
-from scalewise.tasks._losses import LOSSES, Loss
-from scalewise.tasks._task import Task
+from scalewise.tasks import Loss, Task
+from scalewise.tasks.spi import LOSSES
 
 # The logistic loss, and what is left of it where outputs diverge (+1) or vanish (-1), in units of their own order.
 # Source: Golikov (69), (70). His (18), (19) leave out the label.

@@ -17,7 +17,7 @@ from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling
 from scalewise.limits.shallow._units import Units, finite_units
-from scalewise.tasks._losses import LOSSES
+from scalewise.tasks.spi import LOSSES
 
 
 @checked

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from scalewise.activations import Activation
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 _BLOCK = 1 << 18  # numbers of one block of preactivations
 _ROOT_3 = 3**0.5

@@ -10,7 +10,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.scaling import shallow as plane
-from scalewise.scaling._exact import EXPONENT, Exponent
+from scalewise.scaling.spi import EXPONENT, Exponent
 
 _HALF = Fraction(1, 2)
 

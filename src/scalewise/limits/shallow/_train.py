@@ -31,8 +31,8 @@ from scalewise.limits.shallow._scaling import ShallowScaling, limit_dynamics
 from scalewise.limits.shallow._scaling import scaling as known_scaling
 from scalewise.limits.shallow._task import check_task
 from scalewise.limits.shallow._units import finite_units, limit_units
-from scalewise.scaling._exact import Exponent
-from scalewise.tasks._task import Task
+from scalewise.scaling.spi import Exponent
+from scalewise.tasks import Task
 
 _OUTPUTS = ("time", "sample", "output")
 

@@ -13,7 +13,7 @@ from numpy.random import Generator, Philox
 from scalewise._checked import Count, Index, Must, NotNegative, Told, checked
 from scalewise._readable import readable
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
-from scalewise.sweeps._store import opened, resumable
+from scalewise.sweeps.spi import opened, resumable
 
 
 @checked

@@ -12,7 +12,7 @@ import numpy as np
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.activations import activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike

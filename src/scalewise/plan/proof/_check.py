@@ -27,7 +27,7 @@ _NAMED = 3  # values at which runs diverged that a table names
 
 
 @dataclass(frozen=True)
-class Size:
+class GridSize:
     """One size of the grid: its label, and where it stands on the axes that are judged."""
 
     label: str
@@ -56,7 +56,7 @@ class TransferCheck:
 
     hyperparameter: str
     values: tuple[float, ...]
-    sizes: tuple[Size, ...]
+    sizes: tuple[GridSize, ...]
     losses: Float[np.ndarray, "size value seed"] = field(repr=False)
     optima: tuple[Optimum, ...] = field(repr=False)
     drifts: tuple[Drift, ...]
@@ -177,7 +177,7 @@ class TransferCheck:
 def check_losses(
     hyperparameter: str,
     values: Sequence[float],
-    sizes: Sequence[Size],
+    sizes: Sequence[GridSize],
     losses: Float[np.ndarray, "size value seed"],
     *,
     tolerance: float = 0.1,

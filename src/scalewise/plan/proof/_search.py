@@ -68,8 +68,7 @@ def searched(
         progress: As in `sweep`, of runs.
         baseline: As `baseline_of` takes it.
     """
-    from scalewise.sweeps._engines import connected  # here, because they take longer than a plan
-    from scalewise.sweeps._progress import Reporter
+    from scalewise.sweeps.spi import Reporter, connected
 
     numbers, held = seeds_of(seeds), baseline_of(baseline)
     if budget < 3 * len(numbers):
@@ -192,8 +191,7 @@ class _Rounds:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Losses of candidates on other seeds, or of another plan; kept under a name of their own."""
         from scalewise.sweeps import sweep
-        from scalewise.sweeps._fingerprint import fingerprint
-        from scalewise.sweeps._store import within
+        from scalewise.sweeps.spi import fingerprint, within
 
         labelled = {_label(c): dict(c) for c in candidates}
         cell = partial(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Program
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.order._way import Kernels
 

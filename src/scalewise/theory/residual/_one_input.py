@@ -31,7 +31,7 @@ from scalewise.gaussian import (
     two_input_covariances,
     with_shakes,
 )
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
 

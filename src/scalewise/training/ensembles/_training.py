@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._packed import Packed
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.training.ensembles._start import packed, rates_of
 
 CHUNK = 16  # steps between two looks at who has finished
