@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import cast
 
 import coverage_table
+import doors
 import scalewise
 from coverage_table import tree
 
@@ -351,6 +352,43 @@ def test_the_architecture_page_names_every_room() -> None:
         if path.suffix == ".py" or (path.is_dir() and (path / "__init__.py").exists()):
             name = path.name if path.is_file() else f"{path.name}/"
             assert name in page, f"docs/architecture.md does not mention {name}"
+
+
+# Rooms whose private files others still import, until they have a door too.
+WITHOUT_DOOR = {"comparison", "experiments", "nets", "reading", "signals", "theory", "training"}
+
+
+def test_other_rooms_come_in_through_the_door() -> None:
+    """From the room itself, whose names are for users, or from its `spi.py`; `python tests/doors.py` leads them."""
+    assert WITHOUT_DOOR.isdisjoint(doors.CONVERTED)
+    wrong, apart, rooms = [], set(), set()
+    for path in ROOT.rglob("*.py"):
+        for node in doors.private_imports(path):
+            other = str(node.module).split(".")[1]
+            if node.module in doors.APART:
+                apart.add(node.module)
+            elif other in WITHOUT_DOOR:
+                rooms.add(other)
+            else:
+                wrong.append((str(path.relative_to(ROOT)), node.module))
+    assert not wrong, "run python tests/doors.py"
+    assert apart == doors.APART
+    assert rooms == WITHOUT_DOOR, "a room that nobody enters by its files needs no exception"
+
+
+def test_a_door_has_what_others_need_and_nothing_else() -> None:
+    used: dict[str, set[str]] = {name: set() for name in doors.CONVERTED}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(tree(path)):
+            module = getattr(node, "module", None) or ""
+            if isinstance(node, ast.ImportFrom) and module.endswith(".spi"):
+                assert room(path) != module.split(".")[1], f"{path.name} knows its own room"
+                used[module.split(".")[1]] |= {alias.name for alias in node.names}
+    for name, names in used.items():
+        door = ROOT / name / "spi.py"
+        assert set(coverage_table.exported(door)) == names, f"{name}/spi.py"
+        inner = {room(file) for file in files_imported(door)}
+        assert inner == {name}, f"{name}/spi.py has names of its own room alone"
 
 
 # What the files of a room may import from outside. Of an extra only where `require` has found it; the rest is core.

@@ -22,7 +22,7 @@ from scalewise.limits import SGD, Lazy
 from scalewise.limits import Network as Wide
 from scalewise.networks import ResidualMLP
 from scalewise.plan.proof import check_losses
-from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._check import GridSize
 from scalewise.scaling import mup, ntk
 from scalewise.training import Bayes, GradientDescent
 from torch_models import batch, mlp, planned
@@ -34,7 +34,8 @@ def public() -> Iterator[type]:
     """Dataclasses and named tuples that a room outside of the experiments exports."""
     for module in pkgutil.walk_packages(sw.__path__, "scalewise."):
         parts = module.name.split(".")[1:]
-        if parts[0] == "experiments" or any(part.startswith("_") for part in parts):
+        private = any(part.startswith("_") or part == "spi" for part in parts)
+        if parts[0] == "experiments" or private:
             continue
         for name, found in vars(importlib.import_module(module.name)).items():
             if not inspect.isclass(found) or not found.__module__.startswith("scalewise"):
@@ -79,7 +80,7 @@ def nouns() -> dict[str, object]:
         "Audit": audit,
         "Signals": sw.torch.signals(mlp, batch()[0], width=16),
         "TransferCheck": check_losses(
-            "lr", [0.5, 1.0, 2.0], [Size(f"{n}", {"width": n}) for n in (32, 64)], losses
+            "lr", [0.5, 1.0, 2.0], [GridSize(f"{n}", {"width": n}) for n in (32, 64)], losses
         ),
         "Network": Wide(mup(depth=3), "tanh"),
         "where": (SGD(0.1), Lazy(256)),

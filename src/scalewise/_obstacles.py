@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from scalewise.activations import Activation
-from scalewise.networks import _nodes
-from scalewise.networks._network import Network
+from scalewise.networks import Network, _nodes
 
 Obstacle = Callable[[Activation], str]
 

@@ -19,9 +19,8 @@ from scalewise import _obstacles as why
 from scalewise._labelled import variable
 from scalewise._readable import readable
 from scalewise.activations import Activation
-from scalewise.networks import _nodes
-from scalewise.networks._course import kind
-from scalewise.networks._network import Network
+from scalewise.networks import Network, _nodes
+from scalewise.networks.spi import kind
 
 __all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
 

@@ -14,7 +14,7 @@ from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import joint_work
 from scalewise.networks import Network, _nodes
-from scalewise.networks._course import kind
+from scalewise.networks.spi import kind
 from scalewise.observables import OBSERVABLES, Observable
 
 __all__ = ["MOST_PATHS", "Selection", "known", "omissions", "select"]

@@ -12,14 +12,14 @@ of_rules = row("plan/_rules.py", POLICIES)
 MUTANTS = (
     of_policies(
         "axes: steps by the batch itself",
-        '"sde", ("batch",), B**_HALF, noise',
-        '"sde", ("batch",), B, noise',
+        "step=B**_HALF,\n            gradient=noise,\n            beta1=B,",
+        "step=B,\n            gradient=noise,\n            beta1=B,",
     ),
     of_policies("axes: noise of any batch", "noise = B**-_HALF", "noise = B**-_ONE"),
     of_policies(
         "axes: shrinkage of a whole run by the batch",
-        '"timescale", per_step,',
-        '"timescale", per_step**_HALF,',
+        '"timescale",\n            per_step,',
+        '"timescale",\n            per_step**_HALF,',
     ),
     of_policies(
         "axes: tokens per parameter the other way",

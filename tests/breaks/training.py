@@ -174,9 +174,7 @@ MUTANTS = (
     of_classes("class: the wrong sign", "ndtr(-ahead / unit)", "ndtr(ahead / unit)"),
     of_classes("class: ties", "(ahead >= 0).all(axis=-2) / tied", "(ahead >= 0).all(axis=-2)"),
     of_classes("class: any numbers", "return bool((np.abs(y) == 1).all())", "return True"),
-    of_outcomes(
-        "evidence: of every algorithm", "asked.algorithm.has_evidence else", "True else"
-    ),
+    of_outcomes("evidence: of every algorithm", "asked.algorithm.has_evidence else", "True else"),
     of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
     of_predict(
         "slope: of the first layer", "asked.net.own(asked.net.depth)", "asked.net.own(1)", EVIDENCE

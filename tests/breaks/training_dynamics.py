@@ -156,7 +156,7 @@ MUTANTS = (
         "second_nlo - cross - cross.transpose(0, 3, 4, 1, 2)",
         "second_nlo - cross",
     ),
-    of_correction("cavity: every step at the first rate",
-        "motion.rate(step) for",
-        "motion.rates[0] for"),
+    of_correction(
+        "cavity: every step at the first rate", "motion.rate(step) for", "motion.rates[0] for"
+    ),
 )

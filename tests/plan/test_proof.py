@@ -13,7 +13,7 @@ from scalewise.plan import PlanError
 from scalewise.plan._constants import with_constants
 from scalewise.plan.proof import check_losses, find_optimum
 from scalewise.plan.proof._bench import ends_of
-from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._check import GridSize
 from scalewise.plan.proof._drift import Drift, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess
 from scalewise.plan.proof._search import searched
@@ -21,7 +21,7 @@ from scalewise.plan.proof._verdict import Finding, judge
 
 X = np.arange(-10.0, -2.0)
 VALUES = [2.0**v for v in X]
-SIZES = [Size(f"width={n}", {"width": float(n)}) for n in (32, 64, 128, 256)]
+SIZES = [GridSize(f"width={n}", {"width": float(n)}) for n in (32, 64, 128, 256)]
 
 
 def bowls(centres, *, seeds=4, noise=0.0, seed=0, bend=0.05):
@@ -180,8 +180,8 @@ def test_divergence_is_an_outcome_with_a_name() -> None:
 
 
 def test_two_axes_are_judged_each_by_itself() -> None:
-    sizes = [Size("a", {"width": 32.0, "depth": 2.0}), Size("b", {"width": 128.0, "depth": 2.0}),
-             Size("c", {"width": 32.0, "depth": 8.0})]  # fmt: skip
+    sizes = [GridSize("a", {"width": 32.0, "depth": 2.0}), GridSize("b", {"width": 128.0, "depth": 2.0}),
+             GridSize("c", {"width": 32.0, "depth": 8.0})]  # fmt: skip
     found = check_losses("lr", VALUES, sizes, bowls([-6.0, -6.0, -7.0], noise=1e-5))
     assert {d.axis: round(d.slope, 2) for d in found.drifts} == {"width": 0.0, "depth": -0.5}
     assert found.table.optimum.sel(size="c") == pytest.approx(-7, abs=0.01)

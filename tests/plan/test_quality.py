@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewise.plan.proof import check_losses
-from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._check import GridSize
 from scalewise.plan.proof._quality import extrapolated
 
 X = np.arange(-10.0, -2.0)
 VALUES = [2.0**v for v in X]
 WIDTHS = np.array([32.0, 64.0, 128.0, 256.0])
-SIZES = [Size(f"width={n:g}", {"width": float(n)}) for n in WIDTHS]
+SIZES = [GridSize(f"width={n:g}", {"width": float(n)}) for n in WIDTHS]
 
 
 def bowls(

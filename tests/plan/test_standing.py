@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scalewise.plan import PlanError
 from scalewise.plan.proof import check_losses
 from scalewise.plan.proof._baseline import baseline_of
-from scalewise.plan.proof._check import Size
+from scalewise.plan.proof._check import GridSize
 from scalewise.plan.proof._fresh import Fresh, fresh_seeds
 from scalewise.plan.proof._search import searched
 from scalewise.plan.proof._standing import SMALL, Standing, standing_of
@@ -219,7 +219,7 @@ def test_the_theory_is_trained_beside_what_is_kept() -> None:
     assert "theory" not in searched(_Bench(), _Plan(), train, **options).verdict
 
 
-SIZES = [Size(f"width={n}", {"width": n}) for n in (32, 64)]
+SIZES = [GridSize(f"width={n}", {"width": n}) for n in (32, 64)]
 
 
 def grid(seeds=3, noise=0.002):

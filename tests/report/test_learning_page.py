@@ -155,7 +155,10 @@ def test_networks_without_a_verdict_are_shown_and_no_disagreement(
     monkeypatch.chdir(tmp_path)
     words = ["train", "--train", "3", "--test", "2", "--depth", "2", "--ensemble", "6"]
     for more, told in (
-        (["--activation", "relu", "--width", "40", "--depth", "3"], "not compared: what infinite width neglects"),
+        (
+            ["--activation", "relu", "--width", "40", "--depth", "3"],
+            "not compared: what infinite width neglects",
+        ),
         (["--width", "2"], "compared without a verdict"),
     ):
         result = CliRunner().invoke(app, [*words, *more])

@@ -128,7 +128,7 @@ class Activation:
 
     @property
     def beyond(self) -> str:
-        """What to do where a question leaves the `domain`, in words; empty where the domain has no end."""
+        """Advice where a question leaves the `domain`, in words; empty where the domain has no end."""
         low, high = self.domain
         if max(-low, high) == math.inf == min(-low, high):
             return ""
@@ -140,7 +140,7 @@ class Activation:
 
     @property
     def split_points(self) -> tuple[float, ...]:
-        """Where a quadrature rule must be split: kinks and breaks, in increasing order."""
+        """Points where a quadrature rule must be split: kinks and breaks, in increasing order."""
         return tuple(sorted({k.location for k in self.kinks} | set(self.breaks)))
 
     @cached_property
@@ -153,27 +153,27 @@ class Activation:
 
     @cached_property
     def size(self) -> float:
-        r"""How much $\sigma$ changes on its `scale`, a power of two, in units of $\sigma$."""
+        r"""Change of $\sigma$ on its `scale`, a power of two, in units of $\sigma$."""
         return size_of(self.derivatives[0], self.scale)
 
     @property
     def is_smooth(self) -> bool:
-        """Whether the Hermite series may be used: no kink and no break."""
+        """True if the Hermite series may be used: no kink and no break."""
         return not self.split_points
 
     @property
     def is_continuous(self) -> bool:
-        r"""Whether $\sigma$ itself has no jump."""
+        r"""True if $\sigma$ itself has no jump."""
         return all(kink.jump == 0.0 for kink in self.kinks)
 
     @property
     def is_scale_invariant(self) -> bool:
-        r"""Whether $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
+        r"""True if $\sigma(\lambda z)=\lambda\sigma(z)$ for every $\lambda>0$, PDLT (2.13)."""
         return self.slopes is not None
 
     @property
     def is_piecewise_linear(self) -> bool:
-        r"""Whether it has kinks, and $\sigma''=0$ between them: then they are all the curvature there is."""
+        r"""True if it has kinks, and $\sigma''=0$ between them: then they are all the curvature there is."""
         if self.is_smooth:
             return False
         points = np.concatenate([np.linspace(-9.7, 9.7, 389), [-60.1, 60.1]])

@@ -139,7 +139,7 @@ def _refuse_unbounded(
 
 
 def _grows(derivative: Derivative, kink: float, scale: float) -> bool:
-    """Whether a derivative has no limit on one side of a kink: every 64 times closer it has grown as much again."""
+    """True if a derivative has no limit on one side of a kink: every 64 times closer it has grown as much again."""
     step = 64 * np.spacing(max(scale, abs(kink))) * np.array([1.0, 64.0, 64.0**2])
     size = max(float(np.max(np.abs(derivative(scale * _PROBE[::200] + 0.1)))), 1e-300)
     with np.errstate(invalid="ignore"):
@@ -179,7 +179,7 @@ def _without_overflow(
 
 
 def _finite_until(derivatives: Derivatives, unit: float, kinks: tuple[float, ...]) -> float:
-    """How far from 0 all are finite, on the side of a unit of this sign; infinite as far as anybody looks."""
+    """Distance from 0 up to which all are finite, on the side of a unit of this sign; infinite without an end."""
     z = unit * np.concatenate([[0.0], _ENDS[_ENDS > 0]])
     for _ in range(4):
         bad = ~np.isin(z, kinks) & ~np.all([np.isfinite(d(z)) for d in derivatives], axis=0)
@@ -191,7 +191,7 @@ def _finite_until(derivatives: Derivatives, unit: float, kinks: tuple[float, ...
 
 
 def _jumps(derivative: Derivative, unit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where a derivative jumps and by how much, the largest first.
+    """Places where a derivative jumps and by how much, the largest first.
 
     Every interval of a grid is halved towards its larger difference, all at once; what is left when
     rounding ends it is a jump, not a slope, however steep the function is elsewhere.
@@ -243,7 +243,7 @@ def _refuse_undeclared(
 
 
 def _jumps_at(derivatives: Derivatives, place: float, scale: float) -> bool:
-    """Whether one of the derivatives jumps at a place."""
+    """True if one of the derivatives jumps at a place."""
     return any(_jump(derivatives, order, place, scale) for order in range(4))
 
 
@@ -252,7 +252,7 @@ def _kink(derivatives: Derivatives, location: float, scale: float) -> Kink:
 
 
 def _jump(derivatives: Derivatives, order: int, location: float, scale: float) -> float:
-    """By how much a derivative jumps at a place; 0 for a rounding."""
+    """Jump of a derivative at a place; 0 for a rounding."""
     h = 8 * np.spacing(max(scale, abs(location)))
     low, high = derivatives[order](np.array([location - h, location + h]))
     change = float(high - low)

@@ -26,7 +26,7 @@ from scalewise.activations._recognise import (
 
 @dataclass(frozen=True)
 class _Row:
-    """How to build an activation; its parameter, if it has one, and what that may be called."""
+    """Recipe of an activation: how to build it; its parameter, if it has one, and names of that."""
 
     build: Callable[..., Activation]
     default: float | None = None
@@ -235,7 +235,7 @@ def _built(build: Callable[..., Activation], parameter: float | None) -> Activat
 
 
 def _reduced(known: Activation) -> Any:
-    """How an activation goes to another process: by its name or its callable, and it is the same one there."""
+    """Pickle an activation by its name or its callable, so that unpickling gives the same object."""
     with suppress(ValueError):
         if _by_name(known.name) is known:
             return _by_name, (known.name,)

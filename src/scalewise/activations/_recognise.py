@@ -52,7 +52,7 @@ def recognise(
 
 
 def _parameters(values: np.ndarray) -> dict[str, float]:
-    """What the parameter of each family must be, if the values are of that family."""
+    """Parameter that each family must have, if the values are of that family."""
     zero, one, two = values[[_ZERO, _ONE, _TWO]]
     found = {
         "leaky_relu": -values[_MINUS],

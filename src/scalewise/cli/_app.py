@@ -94,7 +94,15 @@ def report(
         "data_seed": setting.data_seed,
     }
     curves = tell.susceptibilities(net, theory)
-    results = Results(net, theory, measured, outcome, curves, run, other)
+    results = Results(
+        net=net,
+        theory=theory,
+        ensemble=measured,
+        comparison=outcome,
+        susceptibilities=curves,
+        run=run,
+        convolution=other,
+    )
     page = write_report(out, results)
     shutil.rmtree(store, ignore_errors=True)
     if as_json:

@@ -52,7 +52,7 @@ def named(text: str, option: str, module: str = "") -> Any:
 
 
 def batch_of(text: str, module: str) -> Any:
-    """What ``--batch`` names: the batch itself, or what a function returns."""
+    """Batch that ``--batch`` names: the object itself, or what a function returns."""
     given = named(text, "--batch", module)
     return given() if callable(given) else given
 
@@ -87,8 +87,8 @@ def own_code(text: str) -> Iterator[None]:
 
 @contextmanager
 def _warnings_told() -> Iterator[None]:
-    """What a plan warns of is a sentence, and no line of ours with it."""
-    from scalewise.plan._errors import PlanWarning
+    """Print each warning of a plan as a sentence, and no line of ours with it."""
+    from scalewise.plan.spi import PlanWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlanWarning)

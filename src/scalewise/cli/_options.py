@@ -42,7 +42,7 @@ def _option(text: str, *names: str, among: Callable[[], Iterable[str]] | None = 
 
 
 def activation_names() -> Iterable[str]:
-    """What a shell offers after ``--activation``."""
+    """Names that a shell offers after ``--activation``."""
     from scalewise.activations import BUILTIN_NAMES
 
     return BUILTIN_NAMES
@@ -162,7 +162,7 @@ class Setting(Shape):
         return "all" if wanted == ["all"] else list(known(wanted))
 
     def compared_names(self, net: "Network") -> list[str] | str | None:
-        """What to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
+        """Names to predict for a comparison: a leading order with its 1/n correction, where that can be had."""
         from scalewise.observables import OBSERVABLES
         from scalewise.selection import select
 
@@ -176,7 +176,7 @@ class Setting(Shape):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How closely the theory must agree."""
+    """Options on how closely the theory must agree."""
 
     tolerance: Annotated[float, _option("Standard errors beyond the bias that still agree.")] = 4.0
 
@@ -190,7 +190,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Ensemble(Verdict):
-    """How networks are measured."""
+    """Options on how networks are measured."""
 
     networks: Annotated[int, _option("How many random networks to measure.")] = 2000
     seed: Annotated[int, _option("Seed of the networks.")] = 0
@@ -286,7 +286,7 @@ class Learning(Shape):
         return self.between(task.inputs.shape[1], task.targets.shape[1])
 
     def method(self) -> Any:
-        """How it is trained."""
+        """Algorithm of the training."""
         from scalewise.training._algorithms import BY_WORD
 
         if self.algorithm not in BY_WORD:
@@ -300,7 +300,7 @@ class Learning(Shape):
 
 @dataclass(frozen=True)
 class Trained(Verdict):
-    """How many networks are really trained."""
+    """Options on how many networks are really trained."""
 
     ensemble: Annotated[
         int, _option("How many networks to train at each width; none by default.")
@@ -323,7 +323,7 @@ class Trained(Verdict):
 
 @dataclass(frozen=True)
 class Result:
-    """Where a result goes."""
+    """Options on where a result goes."""
 
     out: Annotated[Path | None, _option("Save the result as a Zarr store, name.zarr.")] = None
     as_json: Json = False

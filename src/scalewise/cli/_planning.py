@@ -13,14 +13,14 @@ from scalewise.cli._options import Json
 from scalewise.cli._words import Refusal, numbers
 
 if TYPE_CHECKING:
-    from scalewise.plan._verify import Verified
+    from scalewise.plan.spi import Verified
 
 _KEYS = re.compile(r"(\w+)=([^=]+)")
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan is made from, where the model is not a plan already."""
+    """Options that a plan is made from, where the model is not a plan already."""
 
     base: Annotated[
         str | None, typer.Option(help="Sizes where settings were tuned: width=64,depth=4.")
@@ -61,7 +61,7 @@ class Planned:
             Refusal: If options are missing or contradict each other.
         """
         own = named(build, "the model")
-        from scalewise.plan._verify import Verified
+        from scalewise.plan.spi import Verified
 
         if isinstance(own, Verified):
             self._alone(f"{build} is a plan")
@@ -104,7 +104,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Measured:
-    """On what, and on how many networks, something is measured."""
+    """Options on the batch and the networks that are measured."""
 
     batch: Annotated[
         str, typer.Option(help="What the loss is called with, or a function that returns it.")
@@ -124,7 +124,7 @@ class Measured:
             return batch_of(self.batch, place), named(self.loss, "--loss", place)
 
     def settings(self) -> dict[str, Any]:
-        """How to measure, as `audit` and `verify` call it."""
+        """Arguments of a measurement, as `audit` and `verify` take them."""
         widths = numbers("--widths", self.widths, int)
         return {"widths": widths, "seeds": self.seeds, "tolerance": self.tolerance}
 

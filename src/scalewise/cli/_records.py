@@ -12,21 +12,20 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from scalewise._version import __version__
-from scalewise.plan._text import describe
+from scalewise.plan import describe
 from scalewise.scaling import classify
 
 if TYPE_CHECKING:
     from scalewise.plan import Check, Plan
-    from scalewise.plan._fits import Fit
-    from scalewise.plan._rows import Row
     from scalewise.plan.audit import Audit
+    from scalewise.plan.spi import Fit, Row
 
 OK, FINDING, NOT_MEASURED = "ok", "finding", "not measured"
 
 
 def check_record(check: Check) -> dict[str, Any]:
     """A check of a plan."""
-    from scalewise.plan._diagnosis import Cause
+    from scalewise.plan.spi import Cause
 
     unseen = all(c.cause is Cause.UNSEEN for c in check.culprits) and check.verdict.stable
     m = check.measured
@@ -164,7 +163,7 @@ def _power(fit: Fit) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """What JSON can say: a number, or nothing."""
+    """Number as JSON can hold it; ``None`` if it is not finite."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 

@@ -33,7 +33,7 @@ VARIANCES = tuple(float(v) for v in np.geomspace(0.25, 4.0, 17))
 def predicted(
     net: Network, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
 ) -> Learned:
-    """All that is known before a network is trained."""
+    """Results that are known before a network is trained."""
     with shared_tensors():
         return _predicted(net, task, algorithm, run, noise_variance=noise_variance)
 
@@ -88,7 +88,7 @@ def with_networks(
     store: Path,
     progress: Callable[[str, int, int], None],
 ) -> Learned:
-    """The same, and ensembles trained at some widths, one of them that of the network.
+    """These results with ensembles trained at some widths, one of them that of the network.
 
     Where order 1/n is not known there is nothing to hold a finite width against: no comparison.
     """

@@ -16,7 +16,7 @@ from scalewise._checked import Must, checked
 from scalewise._labelled import dataset, variable
 from scalewise.comparison import _trained
 from scalewise.comparison._shapes import companion, error_of, hidden_widths
-from scalewise.networks._layers import Widths
+from scalewise.networks.spi import Widths
 from scalewise.observables import OBSERVABLES
 
 EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n

@@ -100,7 +100,7 @@ def value_at_zero(sigma: Activation) -> float:
 
 
 def limits_at_zero(sigma: Activation) -> tuple[float, float]:
-    """What `moments` tends to as K falls to 0; the excess is infinite if the part of a kink is."""
+    """Limits of `moments` as K falls to 0; the excess is infinite if the part of a kink is."""
     right, left = jet(sigma, 0.0, 1), jet(sigma, 0.0, -1)
     perp = float(right[1] ** 2 + left[1] ** 2) / 2
     value = value_at_zero(sigma)

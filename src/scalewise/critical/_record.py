@@ -173,7 +173,7 @@ class Criticality:
         }
 
     def _given(self) -> dict[str, object]:
-        """What a notebook lists."""
+        """Rows that a notebook lists."""
         return self.attributes()
 
     def _told(self) -> list[str | Rows]:

@@ -181,21 +181,21 @@ def _point(sigma: Activation, low: float, high: float) -> CriticalPoint:
     note = f"{note}; {stability}: it {words[below]} from below and {words[above]} from above."
     half = stability == "half-stable"
     return CriticalPoint(
-        K,
-        C_b,
-        C_W,
-        stability,
-        note,
-        "none" if stability == "unstable" else stability,
-        coefficients,
-        exponents if half else {},
-        below,
-        above,
+        K_star=K,
+        C_b=C_b,
+        C_W=C_W,
+        stability=stability,
+        note=note,
+        universality="none" if stability == "unstable" else stability,
+        coefficients=coefficients,
+        exponents=exponents if half else {},
+        attracts_from_below=below,
+        attracts_from_above=above,
     )
 
 
 def _sides(sigma: Activation, K: float, C_W: float, a: float) -> tuple[bool, bool]:
-    r"""Whether $K^\star$ attracts from below and from above: the drift is $\tilde a_1\Delta K^2$."""
+    r"""Two flags: whether $K^\star$ attracts from below and from above; the drift is $\tilde a_1\Delta K^2$."""
     if abs(a) * K > _TUNED:
         return a > 0, a < 0
     # The drift vanishes with its slope chi_parallel - 1: a side attracts if that is negative there.
@@ -240,24 +240,34 @@ def _chosen(
     at = sigma.scale**2 if point.K_star is None else point.K_star
     parallel, perp = (float(chi) for chi in susceptibilities(sigma, at, point.C_W))
     return Criticality(
-        sigma,
-        point.C_b,
-        point.C_W,
-        point.K_star,
-        parallel,
-        perp,
-        point.note,
-        "",
-        candidates,
-        point,
-        () if scan is None else _other_fixed_points(sigma, point, scan),
+        activation=sigma,
+        C_b=point.C_b,
+        C_W=point.C_W,
+        K_star=point.K_star,
+        chi_parallel=parallel,
+        chi_perp=perp,
+        found=point.note,
+        reason="",
+        candidates=candidates,
+        point=point,
+        trivial_fixed_points=() if scan is None else _other_fixed_points(sigma, point, scan),
     )
 
 
 def _none(
     sigma: Activation, reason: str, candidates: tuple[CriticalPoint, ...] = ()
 ) -> Criticality:
-    return Criticality(sigma, None, None, None, None, None, "", reason, candidates)
+    return Criticality(
+        activation=sigma,
+        C_b=None,
+        C_W=None,
+        K_star=None,
+        chi_parallel=None,
+        chi_perp=None,
+        found="",
+        reason=reason,
+        candidates=candidates,
+    )
 
 
 def _why_none(scan: _Scan, candidates: tuple[CriticalPoint, ...]) -> str:

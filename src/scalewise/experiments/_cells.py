@@ -13,7 +13,7 @@ import xarray as xr
 from scalewise._extras import require
 from scalewise.experiments._arms import Arm, Cell, Common
 from scalewise.experiments._form import Progress
-from scalewise.plan.proof._optimum import find_optimum
+from scalewise.plan.spi import find_optimum
 from scalewise.sweeps import sweep
 
 _REACH = 2.2  # octaves to either side of where the best rate is expected

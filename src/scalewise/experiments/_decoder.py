@@ -18,8 +18,8 @@ from scalewise.experiments._arms import Arm, Cell, Common, Size
 from scalewise.experiments._corpus import corpus
 from scalewise.experiments._stacked import Run, Settings, settings_of, train_together
 from scalewise.plan import POLICIES
-from scalewise.plan._names import matching
 from scalewise.plan.proof import Tuned
+from scalewise.plan.spi import matching
 from scalewise.scaling import mup, standard
 from scalewise.torch import TorchPlan
 

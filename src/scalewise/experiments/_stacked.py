@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from scalewise.plan._adjust import ADJUSTMENTS
+from scalewise.plan.spi import ADJUSTMENTS
 
 Settings = Mapping[
     str, Mapping[str, Any]

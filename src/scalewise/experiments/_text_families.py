@@ -11,8 +11,7 @@ import xarray as xr
 from scalewise.experiments._form import each
 from scalewise.experiments._text_runs import FAMILIES
 from scalewise.plan.proof import TransferCheck, check_losses
-from scalewise.plan.proof._check import Size
-from scalewise.plan.proof._optimum import mean_of
+from scalewise.plan.spi import GridSize, mean_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Family:
     def of(cls, here: xr.Dataset) -> Family:
         """Of a Dataset with ``loss`` over (size, rate, seed), ``width`` and ``depth``, the base first."""
         places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
-        sizes = [Size(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
+        sizes = [GridSize(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
         rates, losses = [float(r) for r in here.rate.values], here.loss.values
         tolerance = float(here.attrs.get("allowance", 0.1))
         check = check_losses("lr", rates, sizes, losses, tolerance=tolerance)

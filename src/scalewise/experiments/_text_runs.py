@@ -12,8 +12,8 @@ import xarray as xr
 from scalewise.experiments._arms import Arm, Cell, Common
 from scalewise.experiments._cells import about, on_grid, trained
 from scalewise.plan import POLICIES
-from scalewise.plan.proof._optimum import find_optimum
-from scalewise.sweeps._store import within
+from scalewise.plan.spi import find_optimum
+from scalewise.sweeps.spi import within
 
 if TYPE_CHECKING:
     from scalewise.plan.proof import Tuned

@@ -32,7 +32,7 @@ from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
 from scalewise.limits import Finite, Lazy, shallow
 from scalewise.sweeps import sweep
-from scalewise.sweeps._store import within
+from scalewise.sweeps.spi import within
 from scalewise.tasks import Task
 
 __all__ = [

@@ -17,8 +17,7 @@ from matplotlib.axes import Axes
 from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, Number, attributes, layers_below, panels, points
 from scalewise.nets import measure
-from scalewise.networks import MLP, ResidualMLP
-from scalewise.networks._network import Network
+from scalewise.networks import MLP, Network, ResidualMLP
 from scalewise.theory import predict
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]

@@ -28,7 +28,7 @@ from scalewise.limits import run as run_program
 from scalewise.limits.program import trained
 from scalewise.scaling import mup
 from scalewise.sweeps import sweep
-from scalewise.sweeps._store import within
+from scalewise.sweeps.spi import within
 from scalewise.tasks import Task
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]

@@ -54,7 +54,7 @@ from scalewise.limits.maml import (
     kernel_model,
 )
 from scalewise.sweeps import sweep
-from scalewise.sweeps._store import opened, resumable
+from scalewise.sweeps.spi import opened, resumable
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 

@@ -16,7 +16,7 @@ import xarray as xr
 from scalewise._checked import checked
 from scalewise.experiments._look import Number, Table, attributes, cells
 from scalewise.experiments.catalogue import PAPER_SCALE, experiment, tables_of
-from scalewise.sweeps._store import within
+from scalewise.sweeps.spi import within
 
 __all__ = ["SCALES", "Judged", "config_of", "judged", "run_experiment", "stored_result"]
 

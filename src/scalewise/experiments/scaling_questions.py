@@ -38,8 +38,8 @@ from scalewise.experiments._questions import (
     Case,
 )
 from scalewise.experiments._text_families import Family
-from scalewise.plan.proof._optimum import mean_of
-from scalewise.sweeps._store import within
+from scalewise.plan.spi import mean_of
+from scalewise.sweeps.spi import within
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 

@@ -48,8 +48,8 @@ from scalewise.experiments._text_runs import (
     common_of,
     runs_of,
 )
-from scalewise.plan.proof._optimum import find_optimum, mean_of
-from scalewise.sweeps._store import within
+from scalewise.plan.spi import find_optimum, mean_of
+from scalewise.sweeps.spi import within
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
 

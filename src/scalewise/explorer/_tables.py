@@ -59,7 +59,7 @@ def page_tables(
     depths: Sequence[int],
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """All that is written into the page, as JSON has it.
+    """Tables of the page, as JSON has them.
 
     Args:
         activations: Which can be chosen; continuous ones.

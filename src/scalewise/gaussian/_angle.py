@@ -52,7 +52,7 @@ def angle_and_sine(
 
 @cache
 def _has_vectors() -> bool:
-    """Whether the arc cosine of numpy takes several numbers at a time on this processor."""
+    """True if the arc cosine of numpy takes several numbers at a time on this processor."""
     found = np.lib.introspect.opt_func_info(func_name="^arccos$", signature="float64")
     return any(not own["current"].startswith("baseline") for own in found["arccos"].values())
 
@@ -64,7 +64,7 @@ def by_quarters(
     sine: Float[np.ndarray, "*tile"],
     work: tuple[Float[np.ndarray, "*tile"], Float[np.ndarray, "*tile"]],
 ) -> None:
-    r"""The same of correlations from `least` on, 0 or more, to rounding, by the polynomial."""
+    r"""Angle and sine of correlations from `least` on, 0 or more, to rounding, by the polynomial."""
     terms = next(terms for level, terms in _ARCTAN.items() if least >= level)
     q, p = work
     for root, sign in ((q, -0.5), (p, 0.5)):

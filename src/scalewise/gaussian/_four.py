@@ -62,7 +62,7 @@ class FourPoint:
         return self.covariance + self.left[:, :, None, None] * self.right
 
     def between(self, first: np.ndarray, second: np.ndarray) -> FourPoint:
-        """With the first two factors on some inputs, and the other two on others.
+        """The covariances with the first two factors on some inputs, and the other two on others.
 
         Args:
             first: Numbers of the inputs of the first two.
@@ -83,7 +83,7 @@ def four_point_covariances(
     moments: Moments | None,
     sides: Sides | None = None,
 ) -> dict[Family, FourPoint]:
-    r"""All entries of a few families of four-point expectations.
+    r"""Covariances for all entries of a few families of four-point expectations.
 
     Args:
         sigma: The activation; derivatives are taken almost everywhere.
@@ -128,7 +128,7 @@ def four_point_covariances(
 
 
 def _constant(sigma: Activation, order: int) -> float:
-    r"""What was taken out of $\sigma^{(p)}$."""
+    r"""Constant that was taken out of $\sigma^{(p)}$."""
     return 1.0 if sigma.family == "exp" else increment(sigma, order).centre
 
 
@@ -274,13 +274,13 @@ class _Monomials:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of monomials."""
         return 1 + len(self.lines) + self.first.size
 
     def covariance(
         self, K: np.ndarray, other: _Monomials
     ) -> Float[np.ndarray, "monomial monomial_1"]:
-        """Of these with others."""
+        """Covariances of these with other monomials."""
         a, b, c, d = self.first, self.second, other.first, other.second
         low, its = 1 + len(self.lines), 1 + len(other.lines)
         found = np.zeros((self.count, other.count))

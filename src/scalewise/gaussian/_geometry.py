@@ -68,12 +68,12 @@ class PairGeometry:
 
     @property
     def swapped(self) -> PairGeometry:
-        """The same pair with its two legs exchanged."""
+        """This pair with its two legs exchanged."""
         return PairGeometry(self.B, self.A, self.C, self.determinant, self.root)
 
     @property
     def flat(self) -> PairGeometry:
-        """The same pairs as one-dimensional arrays."""
+        """These pairs as one-dimensional arrays."""
         return PairGeometry(*(np.ravel(getattr(self, f.name)) for f in fields(self)))
 
     def at(self, index: slice | np.ndarray) -> PairGeometry:
@@ -93,12 +93,12 @@ class PairGeometry:
 
     @property
     def coincident(self) -> np.ndarray:
-        r"""Whether $|c|=1$ as far as doubles can tell."""
+        r"""True where $|c|=1$ as far as doubles can tell."""
         return np.asarray(self.determinant == 0.0)
 
     @property
     def singular(self) -> np.ndarray:
-        """Whether only finite parts of singular moments are kept."""
+        """True where only finite parts of singular moments are kept."""
         return np.asarray(self.determinant < SINGULAR * self.root**2)
 
     def singular_density(self, power: float = 0.5) -> Float[np.ndarray, "*pair"]:

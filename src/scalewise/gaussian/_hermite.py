@@ -220,7 +220,7 @@ def _resolving(
     *,
     squares: bool = False,
 ) -> tuple[int, _Folded | None]:
-    r"""How many nodes the trapezoidal rule needs, and the function on them; ``None`` where the most are too few.
+    r"""Number of nodes that the trapezoidal rule needs, and the function on them; ``None`` if the most are too few.
 
     Such sums converge geometrically for a function analytic in a strip: halving the step squares the
     error. So where the two interleaved halves of a rule agree to 1e-7, the whole is good to 1e-14. With `squares`
@@ -240,7 +240,7 @@ def _resolving(
 
 
 def _between_nodes(function: Callable[[np.ndarray], np.ndarray], K: float, nodes: int) -> bool:
-    """Whether a function that the nodes see as 0 is not 0 between the innermost of them."""
+    """True if a function that the nodes see as 0 is not 0 between the innermost of them."""
     x, _ = _weighted_polynomials(0, nodes)
     apart = x[1:]
     closer = apart[0] * 2.0 ** -np.arange(1.0, 40.0)

@@ -81,7 +81,7 @@ class KernelMap(abc.ABC):
 
     @abc.abstractmethod
     def _fill(self, at: Places, C: Tile, slope: Tile | None, work: list[np.ndarray]) -> None:
-        """The same, where a label with itself is no matter."""
+        """Fill in a tile as `apply` does, where pairs of a label with itself do not matter."""
 
 
 class ScaleInvariantMap(KernelMap):

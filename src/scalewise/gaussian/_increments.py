@@ -70,7 +70,7 @@ class Increment:
         return z * (self._slope(z[:, None] * t) @ w)
 
     def _reach(self, kinks: Sequence[float]) -> float:
-        """How far from 0 the rule is exact and the increment small, on any scale of the argument."""
+        """Distance from 0 up to which the rule is exact and the increment small, on any scale of the argument."""
         r = np.geomspace(1e-30, 1e30, 601)
         r = r[r < min(kinks, default=np.inf)]
         good = np.ones(r.size, bool)

@@ -11,8 +11,7 @@ from jaxtyping import Float
 
 from scalewise._checked import Index, Must, checked
 from scalewise.activations import Activation
-from scalewise.activations._activation import Order
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike, Order
 from scalewise.gaussian._closed import closed_pair_moments
 from scalewise.gaussian._constant import refuse_jump_at_zero, with_constants
 from scalewise.gaussian._estimate import Estimate
@@ -127,7 +126,7 @@ def _refuse_unconverged(sigma: Activation, K: np.ndarray, relative: np.ndarray) 
 
 
 def why_unconverged(sigma: Activation, K: float) -> str:
-    """What is probably wrong with `sigma` if its expectations at variance `K` do not converge, and what to do."""
+    """Probable fault of `sigma` if its expectations at variance `K` do not converge, and what to do about it."""
     spread = float(np.sqrt(K))
     low, high = sigma.domain
     if min(-low, high) < _REACH * spread:

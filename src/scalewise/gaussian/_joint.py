@@ -80,11 +80,11 @@ class JointRule:
 
     @property
     def estimates(self) -> int:
-        """How many estimates `nodes` yields."""
+        """Number of estimates that `nodes` yields."""
         return len(self.points)
 
     def nodes(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each estimate the nodes, by input and node, and the weights of the nodes."""
+        """Nodes for each estimate, by input and node, and their weights."""
         rank = self.root.shape[1]
         for k in range(self.estimates):
             if self.engine == "product":
@@ -190,7 +190,7 @@ def with_shakes(
 def resolved(
     levels: list[Float[np.ndarray, "*shape"]], size: Float[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"] | None:
-    """What two levels of a product rule tell of the error of the finer; ``None``: nothing.
+    """Error of the finer of two levels of a product rule, as both tell it; ``None``: they tell nothing.
 
     Args:
         levels: The coarser result, and the finer.
@@ -210,7 +210,7 @@ def resolved(
 def unseen(
     estimates: Float[np.ndarray, "_estimate *shape"], size: Float[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
-    """What samples may have missed, and rounding, beside the spread of estimates: parts of the natural size."""
+    """Error by rounding and by what samples may have missed beside the spread of estimates, in parts of `size`."""
     return np.asarray((_SUMMED + _LUCK * _worst(combined(estimates)[1], size)) * size)
 
 

@@ -108,7 +108,7 @@ class HermiteMap(KernelMap):
         self._power = np.maximum(own - 1.0 - self._start, 0.0)
 
     def _terms(self, cmax: float) -> int:
-        """How many terms do; one more than there are, if those do not."""
+        """Number of terms that do; one more than there are, if those do not."""
         if cmax == 0.0:
             return min(2, len(self._h))
         tail = np.cumsum((self._weight * cmax**self._power)[::-1])[::-1]
@@ -179,7 +179,7 @@ class HermiteMap(KernelMap):
                     target[far] = values[far]
 
     def _beyond(self, c: Tile) -> Bool[np.ndarray, "*tile"]:
-        """Which correlations are so close to 1 that the orders there are do not do, by bisection."""
+        """Mask of the correlations that are so close to 1 that the orders there are do not do, by bisection."""
         low, high = 0.0, 1.0
         for _ in range(40):
             middle = 0.5 * (low + high)
@@ -189,7 +189,7 @@ class HermiteMap(KernelMap):
     def _finish(
         self, c: np.ndarray, p: np.ndarray, q: np.ndarray, C: np.ndarray, slope: np.ndarray | None
     ) -> None:
-        """From the polynomial p(u) and its derivative q(u) to the moment and its c-derivative."""
+        """Turn the polynomial p(u) and its derivative q(u) into the moment and its c-derivative."""
         if self._stride == 1:
             C[...] = p
             if slope is not None:
@@ -230,7 +230,7 @@ class GeneralMap(KernelMap):
     def fill(
         self, at: Places, C: Tile, slope: Tile | None, which: Bool[np.ndarray, "*tile"]
     ) -> None:
-        """The same for some pairs alone; those that a tile has both ways round are computed once."""
+        """Fill in some pairs alone; those that a tile has both ways round are computed once."""
         shape = at.matrix or C.shape
         A, B, first, second = (
             np.broadcast_to(value, C.shape).reshape(shape)
@@ -264,6 +264,6 @@ class GeneralMap(KernelMap):
 def _met_twice(
     rows: Int[np.ndarray, " row"], columns: Int[np.ndarray, " column"]
 ) -> tuple[np.ndarray, ...]:
-    """Where a tile of neighbouring labels has pairs both ways round: a square of it, by rows and columns."""
+    """Places where a tile of neighbouring labels has pairs both ways round: a square, by rows and columns."""
     both = np.arange(max(rows[0], columns[0]), min(rows[-1], columns[-1]) + 1)
     return np.ix_(both - rows[0], both - columns[0])

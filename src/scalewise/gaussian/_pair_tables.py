@@ -57,7 +57,7 @@ class PairTables:
 
     @property
     def is_series(self) -> bool:
-        """Whether any pair of derivatives up to the fifth is known, and not those of `PAIR_ORDERS` alone."""
+        """True if any pair of derivatives up to the fifth is known, and not those of `PAIR_ORDERS` alone."""
         return bool(self._h)
 
     def _table(self, p: int) -> Float[np.ndarray, "_order label"]:
@@ -71,7 +71,7 @@ class PairTables:
 
     @cached_property
     def _tails(self) -> list[Float[np.ndarray, " _order"]]:
-        """By derivative: what all orders from one on are of the whole, at most."""
+        """Shares of the whole that all orders from one on have at most, by derivative."""
         return list(map(_tail, self._h))
 
     def at_equal(self, p: int, q: int) -> Float[np.ndarray, " label"]:
@@ -149,7 +149,7 @@ class PairTables:
         return total
 
     def _orders(self, p: int, q: int, c: float) -> range:
-        """Which orders a tile needs, of those that a parity leaves."""
+        """Orders that a tile needs, of those that a parity leaves."""
         count = min(len(self._h[p]), len(self._h[q]))
         left = self._tails[p][:count] * self._tails[q][:count] * c ** np.arange(count)
         count = max(1, int(np.searchsorted(-left, -_TOLERANCE)))

@@ -14,7 +14,7 @@ from scalewise._readable import readable
 
 
 class Known(NamedTuple):
-    """Where a label meets itself in a tile, and which label it is."""
+    """Places where a label meets itself in a tile, and which label it is."""
 
     at: tuple[np.ndarray, ...]
     labels: Int[np.ndarray, "..."]
@@ -62,12 +62,12 @@ class Places:
 
     @property
     def beyond(self) -> tuple[int, ...]:
-        """How many positions a second input has along each axis."""
+        """Number of positions of a second input along each axis."""
         return self.other.positions if self.other else self.positions
 
     @property
     def by_rows(self) -> bool:
-        """Whether inputs are paired row by column."""
+        """True if inputs are paired row by column."""
         return isinstance(self.rows, slice)
 
     @cached_property
@@ -143,7 +143,7 @@ class Places:
 
     @cached_property
     def known(self) -> Known | None:
-        """Where labels meet themselves; ``None`` if nowhere."""
+        """Places where labels meet themselves; ``None`` if nowhere."""
         if self.other or any(s % n for s, n in zip(self.shifts, self.positions, strict=False)):
             return None
         if isinstance(self.rows, slice) and isinstance(self.columns, slice):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scalewise.plan import Plan, Role
-from scalewise.plan._sizes import Places
+from scalewise.plan.spi import Places
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ from scalewise.jax._probe import drawn_model
 from scalewise.jax._verify import JaxBench, Loss
 from scalewise.jax._watched import value_of
 from scalewise.plan import Plan, PlanError
-from scalewise.plan._check import Tolerance
-from scalewise.plan._request import Argument, Factory, Names, Request, Roles
-from scalewise.plan._verify import Widths
 from scalewise.plan.audit import NO_CLAIM, Audit, audit_of
+from scalewise.plan.spi import Argument, Factory, Names, Request, Roles, Tolerance, Widths
 
 OptimizerLike = Annotated[
     Any,

@@ -11,8 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from scalewise.plan import Plan, PlanError, Spread, TensorPlan
-from scalewise.plan._parts import std_beside
-from scalewise.plan._spread import rescaling, spread_error, told_mean
+from scalewise.plan.spi import rescaling, spread_error, std_beside, told_mean
 
 
 def spread(name: str, value: Any) -> Spread:

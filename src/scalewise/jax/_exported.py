@@ -14,8 +14,7 @@ from scalewise.jax._optax import is_trained
 from scalewise.jax._plan import JaxPlan
 from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import dotted
-from scalewise.plan import Plan, PlanError, SettingsGroup, groups
-from scalewise.plan._laws import Law
+from scalewise.plan import Law, Plan, PlanError, SettingsGroup, groups
 
 _UNTRAINED = "untrained"
 # Which of the two moments a setting of optax is of.

@@ -17,10 +17,16 @@ import numpy as np
 from scalewise.jax._describe import Described, parameters
 from scalewise.jax._trace import Known, Walk, weight
 from scalewise.jax._trees import is_nnx_module, rebuilt
-from scalewise.plan import Kind
-from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Inputs, Multiplied, Passes, nothing_returned
-from scalewise.plan._nested import held_in
+from scalewise.plan import Kind, PlanError
+from scalewise.plan.spi import (
+    Forward,
+    Inputs,
+    Multiplied,
+    Passes,
+    PlanWarning,
+    held_in,
+    nothing_returned,
+)
 
 _SIDES, _LENGTHS, _TRIALS = (8, 16, 32, 28), (4, 8, 16), 60
 _UNSEEN = (

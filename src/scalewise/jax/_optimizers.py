@@ -20,8 +20,7 @@ from scalewise.jax._resolve import resolved
 from scalewise.jax._trees import dotted
 from scalewise.jax._trials import STEPS, Found, is_float, same, trials
 from scalewise.plan import Law, Plan, PlanError
-from scalewise.plan._laws import ENTRYWISE, Size
-from scalewise.plan._names import bare
+from scalewise.plan.spi import ENTRYWISE, Size, bare
 
 _SMALL, _GREAT, _HUGE = 1e-3, 1e7, 1e12
 _NEAR = 0.15  # how far a degree may be from a whole number

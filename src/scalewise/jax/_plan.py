@@ -21,23 +21,24 @@ from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError
 from scalewise.plan import load as load_table
 from scalewise.plan import save as save_table
-from scalewise.plan._constants import ConstantsLike, with_constants
-from scalewise.plan._forward import given
-from scalewise.plan._probed import Sights
-from scalewise.plan._request import (
+from scalewise.plan.spi import (
     Argument,
+    ConstantsLike,
     Factory,
     Names,
     OptimizerLike,
     Policies,
     Request,
     Roles,
+    Sights,
     SizesLike,
     StrategyLike,
+    Verified,
+    given,
     requested,
+    with_constants,
 )
-from scalewise.plan._verify import Verified
-from scalewise.scaling._exact import Exponent
+from scalewise.scaling.spi import Exponent
 
 if TYPE_CHECKING:
     import optax

@@ -12,12 +12,17 @@ from scalewise.jax._describe import Described, parameters, traced
 from scalewise.jax._entries import spread
 from scalewise.jax._look import Call, look
 from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Spread, make_plan
-from scalewise.plan._axes import compared, ratios_of, taken
-from scalewise.plan._forward import Inputs, Passes
-from scalewise.plan._names import matching
-from scalewise.plan._probed import Sights
-from scalewise.plan._questions import Wording
-from scalewise.plan._request import Request
+from scalewise.plan.spi import (
+    Inputs,
+    Passes,
+    Request,
+    Sights,
+    Wording,
+    compared,
+    matching,
+    ratios_of,
+    taken,
+)
 
 # Where sizes that are rounded show what they are rounded from.
 _FAR = 64

@@ -10,11 +10,19 @@ from typing import Any
 from scalewise._checked import Count, checked
 from scalewise.jax._plan import JaxPlan
 from scalewise.plan import PlanError
-from scalewise.plan._verify import Widths
 from scalewise.plan.proof import TransferCheck, Tuned
-from scalewise.plan.proof._bench import Seeds, Share, Start, Train, Values
-from scalewise.plan.proof._search import OverLike, searched
-from scalewise.plan.proof._transfer import asked, measured_transfer
+from scalewise.plan.spi import (
+    OverLike,
+    Seeds,
+    Share,
+    Start,
+    Train,
+    Values,
+    Widths,
+    asked,
+    measured_transfer,
+    searched,
+)
 
 
 class _JaxProofBench:

@@ -22,11 +22,10 @@ from scalewise.jax._parts import parted
 from scalewise.jax._plan import Apply
 from scalewise.jax._trees import class_of, is_nnx_module
 from scalewise.networks import Network
-from scalewise.networks._builder import Layer
-from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Inputs
-from scalewise.plan._forward import given as called_with
-from scalewise.plan._request import Argument
+from scalewise.networks.spi import Layer
+from scalewise.plan import PlanError
+from scalewise.plan.spi import Argument, Inputs
+from scalewise.plan.spi import given as called_with
 from scalewise.reading._entrywise import Plain
 from scalewise.reading._fields import UnreadError
 from scalewise.reading._given import Given, layers_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scalewise.plan import Plan
-from scalewise.plan._names import bare
+from scalewise.plan.spi import bare
 
 
 def resolved(table: Plan, name: str) -> str:

@@ -17,10 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, inner
-from scalewise.plan._flow import Flow
-from scalewise.plan._parts import put_together
-from scalewise.plan._paths import Passed, Tracks
-from scalewise.plan._values import Value
+from scalewise.plan.spi import Flow, Passed, Tracks, Value, put_together
 
 # Marks a tensor of the model in what is traced.
 weight = Primitive("weight")

@@ -14,7 +14,7 @@ from scalewise._extras import require
 from scalewise.jax._parts import named, parted
 from scalewise.jax._watched import Loss, Program, Watched
 from scalewise.plan import Plan, PlanError
-from scalewise.plan._run import Scene
+from scalewise.plan.spi import Scene
 
 Setup = Callable[[Any, Any], Any]
 _HALF = (jnp.bfloat16, jnp.float16)

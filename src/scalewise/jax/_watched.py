@@ -14,9 +14,7 @@ from scalewise.jax._acting import Acting
 from scalewise.jax._parts import named, renamed
 from scalewise.jax._record import Recorder, Seen
 from scalewise.plan import Plan, PlanError
-from scalewise.plan._errors import loss_refused
-from scalewise.plan._run import Scene
-from scalewise.plan._sizes import Logits, Record
+from scalewise.plan.spi import Logits, Record, Scene, loss_refused
 
 if TYPE_CHECKING:
     import optax

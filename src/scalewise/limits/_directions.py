@@ -25,7 +25,7 @@ _NEAR = {np.dtype(np.float64): (1e-7, 3e4), np.dtype(np.float32): (1e-2, 1e1)}
 
 @dataclass(frozen=True)
 class Look:
-    """What a batch is beside what was known, and what to keep of it."""
+    """Coordinates of a batch on known and on new directions, and which of its vectors to keep."""
 
     coordinates: np.ndarray  # of the batch, on old directions and then on new ones
     kept: np.ndarray  # which of the batch make a new direction
@@ -53,16 +53,16 @@ class Side:
 
     @property
     def nbytes(self) -> int:
-        """Of the stacks."""
+        """Bytes of the stacks."""
         return self._stacks.nbytes
 
     @property
     def inverse(self) -> np.ndarray:
-        """Of the Cholesky factor of the Gram matrix of the rows: directions = inverse @ rows."""
+        """Inverse of the Cholesky factor of the Gram matrix of the rows: directions = inverse @ rows."""
         return self._inverse[: self.count, : self.count]
 
     def averages(self, X: np.ndarray) -> np.ndarray:
-        """Of rows with the directions as they came."""
+        """Averages of rows with the directions as they came."""
         rows = self._stacks[self._middle - self.count : self._middle]
         return self._scaled((rows @ X.T)[::-1])
 

@@ -157,7 +157,7 @@ def initial_kernel(net: Network, inputs: Inputs) -> Square:
 
 @checked
 def motion_kernel(net: Network, inputs: Inputs, layer: Count, *, decoupled: bool = False) -> Square:
-    r"""How far a step on one input carries the preactivations of a hidden layer along their gradient.
+    r"""Kernel by which a step on one input moves the preactivations of a hidden layer along their gradient.
 
     $$n^{r_{\le\ell}}\,\delta h^\ell(\xi)=-\eta\chi\,dh^\ell_0(\xi')\,M^\ell(\xi',\xi)+\dots,\qquad
       M^\ell=\sum_{m\le\ell,\;r_m=r_{\le\ell}}\lambda_W^m\,\Sigma^{m-1,\ell-1}+\text{biases},\qquad

@@ -115,7 +115,7 @@ class LazyMatrix:
 
     @property
     def directions(self) -> tuple[int, int]:
-        """How many directions have been revealed, of the input and of the output space."""
+        """Numbers of directions that have been revealed, of the input and of the output space."""
         return self._in.count, self._out.count
 
     @property

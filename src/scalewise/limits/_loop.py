@@ -14,7 +14,7 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._lazy import NotFiniteError
 from scalewise.limits._network import Network
 from scalewise.limits._tolerance import standard_error
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 FINISHED = "finished"
 
@@ -22,7 +22,7 @@ FINISHED = "finished"
 @dataclass(frozen=True, kw_only=True)
 @readable
 class Course(ABC):
-    """What the loop asks of a training, whatever is trained."""
+    """A training as the loop sees it, whatever is trained."""
 
     task: Task  # samples and loss
     steps: int
@@ -79,7 +79,7 @@ class Job(Course):
 
 @dataclass(frozen=True)
 class Look:
-    """What a method shows before a step; several replicas are the first axis of every array."""
+    """Outputs and kernels before a step; several replicas are the first axis of every array."""
 
     # Outputs of the samples of this step, (..., sample, output); for a pair of batches (..., 2,
     # sample, output).
@@ -111,7 +111,7 @@ class Method(Protocol):
 
 @dataclass
 class Records:
-    """What a run leaves: lists over the recorded times; several replicas come first in every array."""
+    """Records of a run: lists over the recorded times; several replicas come first in every array."""
 
     time: list[int] = field(default_factory=list)  # steps that were recorded
     # Outputs of all samples, then of the test inputs.

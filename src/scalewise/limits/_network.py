@@ -12,7 +12,7 @@ from scalewise._checked import Must, checked
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.activations import activation as to_activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents, update_exponents
 
 PerLayer = float | int | Sequence[float | int]
@@ -95,7 +95,7 @@ class Network:
 
     @property
     def has_biases(self) -> tuple[bool, ...]:
-        """Of each layer: whether it has a bias that starts or moves."""
+        """For each layer, whether it has a bias that starts or moves."""
         return tuple(c > 0 or r > 0 for c, r in zip(self.C_b, self.lambda_b, strict=True))
 
     def widths(self, n: int) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ class Network:
 @dataclass(frozen=True)
 @readable
 class WidthPowers:
-    r"""What a strategy puts before each term of the training, at one width or in the limit.
+    r"""Factors that a strategy puts before each term of the training, at one width or in the limit.
 
     $$f=\kappa\langle\hat W,x^L\rangle,\quad\hat W_0=\iota g,\quad\Delta\hat W=-\upsilon\eta\chi x^L,\quad
     \Delta W^\ell=-\vartheta_\ell\eta\chi\,dh^\ell x^{\ell-1\top}/n .$$

@@ -16,14 +16,14 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a search for a tolerance ended."""
+    """End of a search for a tolerance."""
 
     size: int  # how many particles or draws were taken
     missed: str = ""  # why the tolerance was not met, a sentence; empty if it was
 
 
 def standard_error(values: Any) -> np.ndarray:
-    """Of the mean over replicas, which are the first axis."""
+    """Standard error of the mean over replicas, which are the first axis."""
     return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
 
 

@@ -22,7 +22,7 @@ from scalewise.limits.methods._kernel import Kernels, train_draws, train_kernel
 from scalewise.limits.methods._lazy import train_lazy, train_particles
 from scalewise.limits.methods._real import train_real
 from scalewise.scaling import classify
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 On = Finite | Lazy | Infinite | Exact | Kernel
 
@@ -100,8 +100,15 @@ def train(
         >>> bool(abs(found.logits_mean.values[1, 0, 0] - 0.7082) < 0.02)
         True
     """
-    job = Job(net=net, task=task, sgd=sgd, steps=steps, every=every, features=features,
-              decoupled=decoupled)  # fmt: skip
+    job = Job(
+        net=net,
+        task=task,
+        sgd=sgd,
+        steps=steps,
+        every=every,
+        features=features,
+        decoupled=decoupled,
+    )
     with blas_threads_for(), np.errstate(over="ignore", invalid="ignore"):
         records, extra, attrs = _run(job, on)
         found = _dataset(job, records, extra, attrs)
@@ -111,7 +118,7 @@ def train(
 
 
 def _run(job: Job, on: On) -> tuple[Records, Kernels | None, dict[str, Any]]:
-    """What a method leaves, the kernels of the kernel regime, and what is told of the run."""
+    """Records that a method leaves, the kernels of the kernel regime, and attributes that describe the run."""
     if isinstance(on, Finite):
         return train_real(job, on), None, {"width": float(on.width), "seed": on.seed}
     if isinstance(on, Lazy):

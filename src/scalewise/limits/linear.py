@@ -22,7 +22,8 @@ from numpy.random import Generator, Philox
 from scalewise._checked import Count, Index, NotNegative, checked
 from scalewise._readable import readable
 from scalewise.limits._descent import SGD
-from scalewise.tasks._losses import Loss, known_loss
+from scalewise.tasks import Loss
+from scalewise.tasks.spi import known_loss
 
 __all__ = ["LinearNet", "features", "limit", "network", "outputs", "sample", "step"]
 

@@ -16,4 +16,4 @@ from scalewise.nets._layer_tensors import layer_tensors as layer_tensors
 from scalewise.nets._measure import measure as measure
 from scalewise.nets._networks import init_weights as init_weights
 from scalewise.nets._pooled import pooled as pooled
-from scalewise.networks._weights import Parameters as Parameters
+from scalewise.networks.spi import Parameters as Parameters

@@ -6,7 +6,7 @@ from typing import Any
 
 from scalewise.nets._estimators import ESTIMATORS, accumulators, estimators
 from scalewise.nets._moments import CovarianceSums
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, select
 

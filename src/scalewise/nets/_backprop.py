@@ -12,11 +12,18 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
+from scalewise.networks import Network
 from scalewise.networks._by_jax import forward, nothing
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork, Network
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Parameters, bare, by_node, rates_of, refuse_masks
+from scalewise.networks.spi import (
+    AnyNetwork,
+    Parameters,
+    Program,
+    bare,
+    by_node,
+    check_inputs,
+    rates_of,
+    refuse_masks,
+)
 
 Slopes = Annotated[Any, Float[np.ndarray, "sample output"]]
 

@@ -32,10 +32,8 @@ from scalewise.nets._slopes import (
     single,
     whole_gradients,
 )
-from scalewise.networks._network import Network
-from scalewise.networks._nodes import Draw
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Parameters, bare, by_node, rates_of
+from scalewise.networks import Network
+from scalewise.networks.spi import Draw, Parameters, Program, bare, by_node, rates_of
 
 _AT_ONCE = 2**24  # numbers that the steps of a batch take
 

@@ -28,15 +28,17 @@ from scalewise.nets._networks import (
     draw_parameters,
     precision,
 )
+from scalewise.networks import Network
 from scalewise.networks._by_jax import forward
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork, Network
-from scalewise.networks._nodes import Draw, Max
-from scalewise.networks._program import Program
-from scalewise.networks._weights import (
+from scalewise.networks.spi import (
+    AnyNetwork,
+    Draw,
+    Max,
     Parameters,
+    Program,
     bare,
     by_node,
+    check_inputs,
     in_groups,
     rates_of,
     refuse_masks,

@@ -31,7 +31,7 @@ from scalewise.nets._drawn import Numbers
 from scalewise.nets._neurons import Neurons
 from scalewise.nets._passes import Passes
 from scalewise.nets._slopes import Gradients
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Program
 
 # Random signs for each network, paired in a ring: each is once xi and once eta. An even number, for two halves.
 PROBES = 4

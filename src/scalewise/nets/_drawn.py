@@ -11,9 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._nodes import Draw, Dropout
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Weights
+from scalewise.networks.spi import Draw, Dropout, Program, Weights
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.nets._contracted import contracted
 from scalewise.nets._networks import check_parameters, check_slopes, check_smooth
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork, Network
-from scalewise.networks._weights import Parameters, refuse_masks
+from scalewise.networks import Network
+from scalewise.networks.spi import AnyNetwork, Parameters, check_inputs, refuse_masks
 
 Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 

@@ -10,9 +10,14 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
 from scalewise.networks._by_jax import ntk_of
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork
-from scalewise.networks._weights import Parameters, bare, rates_of, refuse_masks
+from scalewise.networks.spi import (
+    AnyNetwork,
+    Parameters,
+    bare,
+    check_inputs,
+    rates_of,
+    refuse_masks,
+)
 
 
 @checked

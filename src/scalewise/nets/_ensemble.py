@@ -13,9 +13,8 @@ from scalewise.nets._devices import filled, on_host
 from scalewise.nets._moments import CovarianceSums, MeanSums, restore, state
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
-from scalewise.networks._network import Network
-from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import Store, resumable
+from scalewise.networks import Network
+from scalewise.sweeps.spi import Reporter, Store, resumable
 
 Sums = MeanSums | CovarianceSums
 Kind = type[MeanSums] | type[CovarianceSums]

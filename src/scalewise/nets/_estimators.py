@@ -19,7 +19,7 @@ from scalewise.nets._ntk_statistics import Statistics
 from scalewise.nets._program import first_layer as first_of_program
 from scalewise.nets._program import measured_layers
 from scalewise.nets._sampler import first_metric
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 
 Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 
 
 def check_widths(net: Network, widths: Sequence[int]) -> tuple[Any, ...]:

@@ -17,10 +17,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.nets._contracted import TENSORS, contracted
 from scalewise.nets._networks import check_parameters, check_smooth
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork
-from scalewise.networks._nodes import Draw
-from scalewise.networks._weights import Parameters, refuse_masks
+from scalewise.networks.spi import AnyNetwork, Draw, Parameters, check_inputs, refuse_masks
 
 LARGEST = 2**28  # bytes of one tensor
 

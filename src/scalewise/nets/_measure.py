@@ -21,11 +21,10 @@ from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._families import FAMILIES
 from scalewise.nets._networks import Dtype, Seed
-from scalewise.networks._inputs import check_inputs, digest_of
-from scalewise.networks._network import AnyNetwork, Network
+from scalewise.networks import Network
+from scalewise.networks.spi import AnyNetwork, check_inputs, digest_of
 from scalewise.observables import OBSERVABLES, SAMPLE_DIMS, as_variable
-from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import kept, opened
+from scalewise.sweeps.spi import Reporter, kept, opened
 
 Measured = dict[str, tuple[np.ndarray, np.ndarray]]
 

@@ -11,12 +11,19 @@ import numpy as np
 
 from scalewise._checked import Must, checked, dtype_of
 from scalewise.activations import Activation
+from scalewise.networks import Network
 from scalewise.networks._by_jax import precision as precision
 from scalewise.networks._by_jax import traced as traced
-from scalewise.networks._network import AnyNetwork, Network
-from scalewise.networks._nodes import Attend, Draw, Max
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Parameters, check_shapes, shapes_of
+from scalewise.networks.spi import (
+    AnyNetwork,
+    Attend,
+    Draw,
+    Max,
+    Parameters,
+    Program,
+    check_shapes,
+    shapes_of,
+)
 
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
 Dtype = Annotated[

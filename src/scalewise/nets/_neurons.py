@@ -16,9 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._nodes import Draw
-from scalewise.networks._program import Program
-from scalewise.networks._weights import last_entering
+from scalewise.networks.spi import Draw, Program, last_entering
 
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from scalewise.nets._random import take
 from scalewise.nets._sampler import Layer, in_place
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 
 PROBES = 1
 

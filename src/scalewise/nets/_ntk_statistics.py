@@ -25,8 +25,7 @@ from scalewise.nets._drawn import Numbers
 from scalewise.nets._neurons import Neurons
 from scalewise.nets._passes import Passes
 from scalewise.networks._by_jax import Side, by_all_weights
-from scalewise.networks._program import Program
-from scalewise.networks._weights import rates_of
+from scalewise.networks.spi import Program, rates_of
 
 ROWS = (
     128  # of the NTK: beyond it, an exact trace costs more than the networks that its noise would

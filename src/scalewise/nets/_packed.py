@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import forward, whole_ntk
-from scalewise.networks._laws import NORMAL
-from scalewise.networks._nodes import Draw, Hyperparameters
-from scalewise.networks._program import Program
-from scalewise.networks._weights import (
+from scalewise.networks.spi import (
+    NORMAL,
+    ArrayShape,
+    Draw,
+    Hyperparameters,
     Parameters,
-    Shape,
+    Program,
     Weights,
     by_node,
     last_entering,
@@ -48,7 +49,7 @@ class Packed:
         refuse_masks(self.program)
 
     @cached_property
-    def shapes(self) -> dict[int, tuple[Shape, Shape]]:
+    def shapes(self) -> dict[int, tuple[ArrayShape, ArrayShape]]:
         """Of the weights and the biases of each random layer."""
         return shapes_of(self.program)
 

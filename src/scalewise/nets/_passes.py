@@ -22,8 +22,7 @@ import numpy as np
 
 from scalewise.nets._slopes import Gradients, Roots, added, by_weights
 from scalewise.networks._by_jax import Side, forward, nothing
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Weights, rates_of
+from scalewise.networks.spi import Program, Weights, rates_of
 
 
 @runtime_checkable

@@ -21,11 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.nets._drawn import Numbers
+from scalewise.networks import Network
 from scalewise.networks._by_jax import by_all_weights, forward, nothing
-from scalewise.networks._network import Network
-from scalewise.networks._nodes import Draw
-from scalewise.networks._program import Program
-from scalewise.networks._weights import Weights, fields, last_entering, rates_of
+from scalewise.networks.spi import Draw, Program, Weights, fields, last_entering, rates_of
 
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 

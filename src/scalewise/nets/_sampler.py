@@ -24,7 +24,7 @@ from jaxtyping import Float
 from scalewise.nets._devices import on_host
 from scalewise.nets._networks import slope
 from scalewise.nets._random import normals, philox, take
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 
 Sigma = Callable[[Any], Any]
 

@@ -225,7 +225,7 @@ def _of_spread(node: Spread, delta: Any, size: Sequence[int]) -> Any:
 
 
 def spread_back(delta: Any, windows: Sequence[Taps], sizes: Sequence[int]) -> Any:
-    """From slopes by what the taps of windows see, (sample, *places, taps and channels), to those by positions."""
+    """Slopes by position, from slopes by what the taps of windows see, (sample, *places, taps and channels)."""
     if all(window.is_identity for window in windows):
         return delta
     count = len(windows)

@@ -45,7 +45,7 @@ from scalewise.networks._there import seen_by, shown
 
 
 class Layer(ABC):
-    """What a network is made of: it becomes nodes of a program, by the verbs of `Builder`."""
+    """Part of a network: it becomes nodes of a program, by the verbs of `Builder`."""
 
     notes: tuple[str, ...] = ()  # what it stands for otherwise than it is, in sentences
 
@@ -62,7 +62,7 @@ class Layer(ABC):
         """
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """The same layer at a critical point of the activation, so that it keeps the size of signals.
+        """This layer at a critical point of the activation, so that it keeps the size of signals.
 
         Args:
             C_b: Of its random layers.
@@ -166,7 +166,7 @@ class Builder:
         return self.put(replace(new, again=first), replace(made, draws=frozenset({first})))
 
     def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
-        """Some layers, which have the same weights whenever they are built under this name.
+        """Layers that have the same weights whenever they are built under this name.
 
         Args:
             name: Anything that can be compared.
@@ -278,9 +278,14 @@ class Builder:
             )
         channels = sum(f.channels for f in fields)
         made = Field(
-            0, first.positions, channels, frozenset().union(*(f.draws for f in fields)),
-            parts=tuple(part for f in fields for part in f.parts or (f,)), alike=False, flat=first.flat,
-        )  # fmt: skip
+            0,
+            first.positions,
+            channels,
+            frozenset().union(*(f.draws for f in fields)),
+            parts=tuple(part for f in fields for part in f.parts or (f,)),
+            alike=False,
+            flat=first.flat,
+        )
         shares = tuple(f.channels / channels for f in fields)
         return self.put(Concat(tuple(f.node for f in fields), shares), made)
 
@@ -355,7 +360,18 @@ class Builder:
             mask=queries.mask,
         )
         of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
-        node = Attend(tuple(of), size, grows, power, causal, sigma, norm, turns, group, bias)
+        node = Attend(
+            of=tuple(of),
+            size=size,
+            grows=grows,
+            power=power,
+            causal=causal,
+            sigma=sigma,
+            norm=norm,
+            turns=turns,
+            group=group,
+            bias=bias,
+        )
         made = self.put(node, made)
         if not grows:
             self.estimated.add(made.node)
@@ -449,7 +465,7 @@ class Builder:
         return self.put(Norm(read, eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
-        """Some layers, one after the other.
+        """Build layers, one after the other.
 
         Args:
             layers: Which.
@@ -469,19 +485,20 @@ class Builder:
         return of
 
     def program(self) -> Program:
-        """All of it."""
+        """The program of all nodes."""
+        named = range(len(self.nodes)) if self.modules else ()
         return Program(
-            tuple(self.nodes),
-            tuple(f.positions for f in self.fields),
-            tuple(f.channels for f in self.fields),
-            tuple(self.layers.values()),
-            tuple(self.layers),
-            frozenset(self.estimated),
-            tuple(self.modules.get(k, "") for k in range(len(self.nodes))) if self.modules else (),
+            nodes=tuple(self.nodes),
+            positions=tuple(f.positions for f in self.fields),
+            channels=tuple(f.channels for f in self.fields),
+            layers=tuple(self.layers.values()),
+            draws=tuple(self.layers),
+            estimated=frozenset(self.estimated),
+            modules=tuple(self.modules.get(k, "") for k in named),
         )
 
     def _covary(self, fields: Sequence[Field]) -> bool:
-        """Whether covariances between fields have formulas."""
+        """True if covariances between fields have formulas."""
         if apart(fields):
             return True
         program, nodes = self.program(), [f.node for f in fields]

@@ -55,7 +55,7 @@ def whole_ntk(program: Program, weights: Weights, rates: Rates, inputs: list[Any
 
 
 def _slopes(program: Program, weights: Weights, x: Any) -> dict[int, Side]:
-    """Of the outputs, by what every random layer gives."""
+    """Slopes of the outputs, by what every random layer gives."""
     zero, shape = nothing(program, weights, x), (len(x), program.channels[-1])
 
     def summed(nudges: dict[int, Any]) -> tuple[Any, dict[int, Any]]:

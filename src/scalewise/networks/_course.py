@@ -63,7 +63,7 @@ class Population:
 
 @dataclass
 class Course:
-    """What `course` finds.
+    """Labels of a network of Gaussian preactivations, as `course` finds them.
 
     Args:
         program: The nodes.
@@ -114,7 +114,7 @@ class Course:
 
     @property
     def remembers(self) -> bool:
-        """Whether a preactivation is a sum of several random layers."""
+        """True if a preactivation is a sum of several random layers."""
         forms = [form for known in self.populations.values() for form in known.forms.values()]
         return any(len(form) > 1 for form in (*forms, *self.ends.values()))
 
@@ -130,7 +130,7 @@ class Course:
         return max((sum(map(self.labels_of, step.points)) for step in self.steps), default=0)
 
     def labels_of(self, node: int) -> int:
-        """Inputs times positions."""
+        """Number of labels: inputs times positions."""
         return self.inputs * math.prod(self.program.positions[node])
 
 
@@ -166,7 +166,7 @@ def _filled(found: Course, ends: Sequence[int]) -> Course:
 
 
 def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
-    """What a field is a sum of."""
+    """Terms of the sum that a field is, by node: a map of positions for each."""
     program = found.program
     node = program.nodes[here]
     if isinstance(node, Draw):
@@ -217,7 +217,7 @@ def _applied(found: Course, here: int, matrix: Matrix) -> Matrix:
 
 
 def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
-    """What enters a random layer."""
+    """Note how a random layer reads activations: which ones, and through which maps of positions."""
     program, below = found.program, node.of[0]
     if node.again is not None or node.groups > 1:
         raise Unfit(f"node [{here}], {node.said}, shares weights or has groups")
@@ -260,7 +260,7 @@ def _place(found: Course, here: int, form: Form) -> None:
 
 @lru_cache(maxsize=256)
 def kind(program: Program) -> Course | str:
-    """What a network is, on one input and without matrices; or why it is not of this kind, a clause.
+    """Kind of a network, on one input and without matrices; or the reason why it is not of this kind, a clause.
 
     Args:
         program: The nodes.

@@ -39,7 +39,7 @@ class Field:
 
 
 def together(name: str, fields: Sequence[Field], does: str, to: str) -> Field:
-    """What fields that are combined channel by channel have in common; `name` is the layer that messages name."""
+    """Field made by combining several channel by channel; `name` is the layer that messages name."""
     first = fields[0]
     for other in fields[1:]:
         mine, its = ((f.channels, f.positions, f.flat) for f in (first, other))
@@ -52,7 +52,7 @@ def together(name: str, fields: Sequence[Field], does: str, to: str) -> Field:
 
 
 def combined(name: str, fields: Sequence[Field], does: str, to: str) -> Field:
-    """What is known of fields together."""
+    """Field made by combining several: its mask, its random layers, and whether it is Gaussian."""
     if any(not f.draws for f in fields):
         raise ValueError(
             f"{name} {does} the inputs {to} other channels, which are not of their kind. Put a random "
@@ -126,7 +126,7 @@ def need_same_weights(
 
 
 def apart(fields: Sequence[Field]) -> bool:
-    """Whether fields share no random numbers."""
+    """True if fields share no random numbers."""
     return len(frozenset().union(*(f.draws for f in fields))) == sum(len(f.draws) for f in fields)
 
 

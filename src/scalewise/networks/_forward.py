@@ -80,7 +80,7 @@ def forward(
 
 
 def among(node: Max, below: Sequence[Any], sizes: Sequence[int], xp: Any) -> tuple[Any, Any]:
-    """What windows see, (sample, *places, tap, channel), and of which of that the largest is taken, broadcast."""
+    """Entries that windows see, (sample, *places, tap, channel), and which of them count, broadcast."""
     seen, there = gathered(below[0], node.windows, sizes, xp)
     there = there[..., None]
     if len(below) > 1:
@@ -117,7 +117,7 @@ def mean_of(node: Norm, ndim: int, mask: Any = None) -> Callable[[Any], Any]:
 
 
 def seen(node: Attend, shape: Sequence[int], mask: Any = None) -> Any:
-    """Which of other positions each position sees: (position, other), or (..., position, other) with a mask."""
+    """Mask of the positions that each position sees: (position, other), or (..., position, other) with a mask."""
     there = np.tri(*shape, dtype=bool) if node.causal else np.ones(shape, dtype=bool)
     return there if mask is None else there & (mask > 0)
 
@@ -155,13 +155,13 @@ def logits_of(node: Attend, q: Any, k: Any, xp: Any) -> Any:
 
 
 def bias_of(node: Attend, logits: Any, xp: Any) -> Any:
-    """What is added to the logits of each head, (head, position, other position): matrices in turn."""
+    """Matrices that are added to the logits of each head, (head, position, other position), in turn."""
     turn = np.arange(logits.shape[-3]) % len(node.bias)
     return xp.asarray(np.stack([own.array for own in node.bias])[turn], dtype=logits.dtype)
 
 
 def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
-    r"""How logits change with the channels of queries, and of keys: (..., position, other, channel) each.
+    r"""Slopes of logits in the channels of queries, and of keys: (..., position, other, channel) each.
 
     $$\partial_{q_i}(R\hat q\cdot R'\hat k)=(m_i-\langle m\rangle-\hat q_i\,\hat q\cdot m/d)/r,
       \qquad m=R^TR'\hat k,\qquad\hat q=(q-\langle q\rangle)/r,$$
@@ -202,7 +202,7 @@ def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
 
 
 def attended(node: Attend, below: Sequence[Any], xp: Any, function: Any) -> Any:
-    """Of queries, keys and values: all positions in one axis meanwhile."""
+    """Attention to values by queries and keys: all positions in one axis meanwhile."""
     q, k, v = (
         xp.moveaxis(x.reshape(len(x), -1, x.shape[-1] // node.size, node.size), 2, 1)
         for x in below[:3]
@@ -225,7 +225,7 @@ def fixed_fields(program: Program, x: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> tuple[Any, Any]:
-    """What the taps of windows see, (sample, *places, tap, channel); and whether there is anything, (*places, tap).
+    """Entries that taps see, (sample, *places, tap, channel); and whether there is anything, (*places, tap).
 
     Beyond the ends stands anything.
     """
@@ -246,7 +246,7 @@ def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> 
 
 
 def places_seen(window: Taps, size: int) -> np.ndarray:
-    """Which position each tap of a window sees, (place, tap); -1 beyond the ends."""
+    """Positions that the taps of a window see, (place, tap); -1 beyond the ends."""
     index = np.full((window.length(size), window.taps), -1)
     for tap, pieces in enumerate(window.pieces(size)):
         for piece in pieces:
@@ -255,7 +255,7 @@ def places_seen(window: Taps, size: int) -> np.ndarray:
 
 
 def entering(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any = np) -> Any:
-    """What enters the weights of a random layer: (sample, *places, taps times channels), zeros beyond the ends."""
+    """Numbers that enter a random layer: (sample, *places, taps times channels), zeros beyond the ends."""
     if all(window.is_identity for window in windows):
         return x
     seen, there = gathered(x, windows, sizes, xp)

@@ -72,7 +72,7 @@ class WeightLaw:
 
     @property
     def is_normal(self) -> bool:
-        """Whether it is the normal law itself."""
+        """True for the normal law itself."""
         return self == NORMAL
 
 

@@ -97,7 +97,7 @@ class ByLayer:
 
     @property
     def arguments(self) -> Iterator[tuple[str, Any]]:
-        """Those of this call that are not the usual ones."""
+        """Arguments of this call that are not the usual ones."""
         hidden, skips = self.widths[1:-1], self.skips
         yield "depth", len(skips)
         yield "width", _one(hidden) if hidden else 1
@@ -113,12 +113,12 @@ class ByLayer:
 
 
 def _one(values: tuple[Any, ...]) -> Any:
-    """One number where all layers have the same."""
+    """The number that all layers have, or all numbers."""
     return values[0] if len(set(values)) == 1 else list(values)
 
 
 def _skips(program: Program) -> tuple[float, ...]:
-    """How much each layer adds of the one below, if it reads the activation of that and nothing else does."""
+    """Factors of the layer below in each layer, if it reads the activation of that and nothing else does."""
     nodes, found, z = program.nodes, list[float](), 0
     if len(program.activations) > 1 or program.positions[0]:
         return ()

@@ -38,7 +38,7 @@ class There(Reading):
 
 @dataclass(frozen=True)
 class Moved(Reading):
-    """Where windows stand that a sample has: with all that they see, or by their middle if they are padded.
+    """Windows that stand within a sample: with all that they see, or by their middle if they are padded.
 
     Args:
         windows: One for each axis.
@@ -131,7 +131,7 @@ class _Boxes(Reading):
 
 @dataclass(frozen=True)
 class Wrapped(_Boxes):
-    """What circular windows see: the positions of a sample, with the other end beyond each.
+    """Positions that circular windows see: those of a sample, with the other end beyond each.
 
     Args:
         windows: One for each axis.
@@ -143,7 +143,7 @@ class Wrapped(_Boxes):
     said = "ends joined"
 
     def matrices(self, starts: Any, lengths: Any, axis: int, xp: Any) -> Any:
-        """Each place is a position, or none."""
+        """Matrices in which each place is a position, or none."""
         own, size = self.windows[axis], self.sizes[axis]
         beyond = own.reach - 1 if own.is_circular else 0
         at = np.arange(size + beyond)[:, None] - beyond // 2 - starts
@@ -154,7 +154,7 @@ class Wrapped(_Boxes):
 
 @dataclass(frozen=True)
 class Resized(_Boxes):
-    """As many places of every sample, however long it is.
+    """Equally many places of every sample, however long it is.
 
     Args:
         shape: How many along each axis.
@@ -168,7 +168,7 @@ class Resized(_Boxes):
     said = "resized"
 
     def matrices(self, starts: Any, lengths: Any, axis: int, xp: Any) -> Any:
-        """Rows of weights."""
+        """Matrices of weights, in rows."""
         positions = np.arange(self.sizes[axis]) - starts
         there = (positions >= 0) & (positions < lengths)
         return there * resized(positions, lengths, self.shape[axis], self.method, xp)
@@ -195,7 +195,7 @@ def resized(positions: Any, lengths: Any, wanted: int, method: str, xp: Any = np
 
 @dataclass(frozen=True)
 class Share(Reading):
-    """One over the number of positions of a sample, at one site."""
+    """Inverse number of positions of a sample, at one site."""
 
     said = "1 / positions"
 

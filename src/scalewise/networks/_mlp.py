@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from scalewise._checked import Count, Must, checked
 from scalewise.activations import Activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.networks._layers import ByLayer, NotNegatives, Positives, Widths, per_layer
 from scalewise.networks._network import Network
 from scalewise.networks._nodes import HYPERPARAMETERS

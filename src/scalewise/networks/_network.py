@@ -69,7 +69,7 @@ class Network:
         ... )
         >>> sw.predict(net, np.ones((1, 4, 4, 1))).kernel.values.round(3).ravel()
         array([0.701])
-    """  # fmt: skip
+    """
 
     layers: tuple[Layer, ...]
     input_shape: tuple[int, ...]
@@ -186,7 +186,7 @@ class Network:
 
     @property
     def skips(self) -> tuple[float, ...]:
-        """Of fully connected layers of one activation: how much of the layer below each adds to itself.
+        """Factors by which fully connected layers of one activation add the layer below to themselves.
 
         Empty for any other network.
         """
@@ -194,17 +194,17 @@ class Network:
 
     @property
     def is_perceptron(self) -> bool:
-        """Whether all layers are fully connected, one on another, of one activation, however it was written."""
+        """True if all layers are fully connected, one on another, of one activation, however it was written."""
         return bool(self.skips)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a perceptron without skip connections."""
+        """True for a perceptron without skip connections."""
         return self.is_perceptron and not any(self.skips)
 
     @property
     def activations(self) -> tuple[Activation, ...]:
-        """Those that differ, in the order of the layers."""
+        """Different activations, in the order of the layers."""
         return self.by_layer.activations
 
     @property
@@ -229,7 +229,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """How many weights and biases there are."""
+        """Number of weights and biases."""
         return self.program.parameters
 
     @property
@@ -240,11 +240,11 @@ class Network:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was taken for something else where a model was read, in sentences; nothing of other networks."""
+        """Sentences on parts of a model that were read as something else; empty for other networks."""
         return tuple(note for layer in self.layers for note in layer.notes)
 
     def replace(self, **changes: Any) -> Network:
-        """The same network but for some arguments.
+        """A copy of the network with some arguments changed.
 
         Args:
             changes: New values by name; `layers` is a sequence of all layers.
@@ -270,7 +270,7 @@ class Network:
         return made
 
     def at_width(self, width: Widths) -> Network:
-        """The same network, `width` channels in every layer that does not say how many.
+        """A copy of the network with `width` channels in every layer that does not say how many.
 
         Of what `MLP` and `ResidualMLP` make it is the width of all hidden layers. Fully connected layers take a
         list of their widths, too.
@@ -299,7 +299,7 @@ class Network:
         return criticality(self.activation) if there else None
 
     def at_criticality(self) -> Network:
-        r"""The same network with the critical $C_b,C_W$ of its activation in every random layer.
+        r"""A copy of the network with the critical $C_b,C_W$ of its activation in every random layer.
 
         A branch of a sum has them times what the trunk leaves of the variance, $1-\gamma^2$. Signals then keep
         their size through any number of layers, away from the zeros that a convolution sees beyond the ends and but
@@ -405,7 +405,7 @@ class Network:
         return self.numbered(lambda_b=bias, lambda_W=weight)
 
     def numbered(self, **numbers: Sequence[float] | Sequence[int]) -> Network:
-        """The same fully connected layers with other numbers.
+        """A copy of these fully connected layers with other numbers.
 
         Args:
             numbers: By name one number for each layer: `C_b`, `C_W`, `lambda_b`, `lambda_W`, `skips`; or `widths`,
@@ -415,7 +415,7 @@ class Network:
         return Network.known(*Stacked.of(by_layer), by_layer=by_layer)
 
     def attributes(self) -> dict[str, object]:
-        """What a result must carry to be computed again: plain numbers, text and lists."""
+        """Attributes from which a result can be computed again: plain numbers, text and lists."""
         found: dict[str, object] = {
             "depth": self.depth,
             "hidden_widths": list(self.hidden_widths),
@@ -436,12 +436,12 @@ class Network:
 
     @property
     def is_stacked(self) -> bool:
-        """Whether a call of `MLP` or `ResidualMLP` gives it."""
+        """True if a call of `MLP` or `ResidualMLP` gives this network."""
         made = (self.layers, self.width, self.usual)
         return self.is_perceptron and Stacked.of(self.by_layer) == made
 
     def _given(self) -> dict[str, Any]:
-        """In a notebook, where there are no nodes to tell."""
+        """Rows that a notebook lists, where there are no nodes to tell."""
         return dict(self.by_layer.arguments)
 
     def _told(self) -> Iterator[str | Rows]:

@@ -32,12 +32,12 @@ class Source:
 
     @property
     def of(self) -> tuple[int, ...]:
-        """Nothing."""
+        """The nodes it reads: none."""
         return ()
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "inputs"
 
 
@@ -63,12 +63,12 @@ class Draw:
 
     @property
     def taps(self) -> int:
-        """How many positions a weight matrix is drawn for."""
+        """Number of positions that a weight matrix is drawn for."""
         return math.prod(window.taps for window in self.windows)
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         taps = " x ".join(str(window.taps) for window in self.windows)
         said = f"random, {taps} taps" if self.taps > 1 else "random"
         said += "" if self.own.law.is_normal else f", {self.own.law.name}"
@@ -86,7 +86,7 @@ class Pointwise:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return self.sigma.name
 
 
@@ -99,7 +99,7 @@ class Sum:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         parts = zip(self.factors, self.of, strict=True)
         return "sum of " + ", ".join(f"{'' if f == 1 else f'{f:g} '}[{k}]" for f, k in parts)
 
@@ -114,13 +114,13 @@ class Spread:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         kind = "aggregate" if any(isinstance(own, Matrix) for own in self.along) else "pool"
         return f"{kind}, " + " x ".join(own.said for own in self.along)
 
 
 class Reading(ABC):
-    """What a node makes of inputs, as a value: a frozen dataclass with this method."""
+    """Function by which a node reads inputs, as a value: a frozen dataclass with this method."""
 
     said: str  # what a table of the network calls it
 
@@ -143,7 +143,7 @@ class Read:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return self.make.said
 
 
@@ -163,7 +163,7 @@ class Weigh:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return f"times [{self.of[1]}]"
 
 
@@ -176,7 +176,7 @@ class Dropout:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return f"dropout, {self.keep:g} kept"
 
 
@@ -188,7 +188,7 @@ class Product:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "product of " + ", ".join(f"[{k}]" for k in self.of)
 
 
@@ -201,7 +201,7 @@ class Concat:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "channels of " + ", ".join(f"[{k}]" for k in self.of)
 
 
@@ -214,7 +214,7 @@ class Stack:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "positions of " + ", ".join(f"[{k}]" for k in self.of)
 
 
@@ -232,7 +232,7 @@ class Max:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "maximum, " + " x ".join(window.said for window in self.windows)
 
 
@@ -256,7 +256,7 @@ class Norm:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         said = "layer norm" if self.centred else "RMS norm"
         said = f"norm of {self.groups} groups" if self.groups > 1 else said
         return f"{said}, all positions" if self.joint else said
@@ -293,22 +293,22 @@ class Attend:
 
     @property
     def is_plain(self) -> bool:
-        """Whether logits are products of queries and keys as they are."""
+        """True if logits are products of queries and keys as they are."""
         return self.norm is None and self.turns is None
 
     @property
     def together(self) -> int:
-        """How many heads after one another are drawn together, and alike for each such number of them."""
+        """Number of heads after one another that are drawn together, and alike for each such number of them."""
         return math.lcm(self.group, max(1, len(self.bias)))
 
     @property
     def tied(self) -> bool:
-        """Whether queries are keys."""
+        """True if queries are keys."""
         return self.of[0] == self.of[1]
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         keys = "tied" if self.tied else "free"
         said = f"attention, heads of {self.size}, {keys} keys{', normed' if self.norm else ''}"
         said = said if self.turns is None else f"{said}, rotary"

@@ -24,7 +24,7 @@ Rates = dict[int, Any]  # two numbers, of biases and weights of every random lay
 def by_all_weights(
     program: Program, rates: Rates, left: dict[int, Side], right: dict[int, Side], xp: Any
 ) -> Any:
-    """What all random layers give to the NTK: of each its weights, wherever they are used."""
+    """Terms that all random layers give to the NTK, each by its weights, wherever they are used."""
     first, second = (_by_use(program, sides, xp) for sides in (left, right))
     total: Any = 0.0
     for k in first:
@@ -36,7 +36,7 @@ def by_all_weights(
 
 
 def _by_use(program: Program, sides: dict[int, Side], xp: Any) -> dict[int, list[Side]]:
-    """For each set of weights what enters and flows back; all its uses in one, if all sites are alike."""
+    """Inputs and slopes for each set of weights; all its uses in one, if all sites are alike."""
     found: dict[int, list[Side]] = {}
     for k, side in sides.items():
         found.setdefault(program.weights_of(k), []).append(side)
@@ -50,7 +50,7 @@ def _by_use(program: Program, sides: dict[int, Side], xp: Any) -> dict[int, list
 
 
 def by_weights(node: Draw, rates: Any, left: Side, right: Side, xp: Any) -> Any:
-    """What a random layer gives to the NTK, (row, sample, row, other sample): products of gradients.
+    """Term that a random layer gives to the NTK, (row, sample, row, other sample): products of gradients.
 
     Args:
         node: The layer.

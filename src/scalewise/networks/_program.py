@@ -57,12 +57,12 @@ class Program:
 
     @property
     def depth(self) -> int:
-        """Random layers."""
+        """Number of random layers."""
         return len(self.layers)
 
     @property
     def activations(self) -> tuple[Activation, ...]:
-        """Those that differ."""
+        """Different activations, in order."""
         return tuple(
             dict.fromkeys(node.sigma for node in self.nodes if isinstance(node, Pointwise))
         )
@@ -75,17 +75,17 @@ class Program:
 
     @cached_property
     def laws(self) -> tuple[WeightLaw, ...]:
-        """Of the weights of every random layer, in order."""
+        """Laws of the weights of every random layer, in order."""
         return tuple(node.own.law for node in self.nodes if isinstance(node, Draw))
 
     @property
     def is_normal(self) -> bool:
-        """Whether all weights are normal."""
+        """True if all weights are normal."""
         return all(law.is_normal for law in self.laws)
 
     @cached_property
     def last_reader(self) -> tuple[int, ...]:
-        """Of each node the last one that reads it, one beyond it where links do; the node itself if none does."""
+        """Last reader of each node, one beyond it where links read the node; the node itself if nothing does."""
         last = list(range(len(self.nodes)))
         for here, node in enumerate(self.nodes):
             for other in node.of:
@@ -143,7 +143,7 @@ class Program:
 
     @cached_property
     def roots(self) -> tuple[frozenset[int], ...]:
-        """Of each node the weights that its channels are made of, those of the last random layers before it."""
+        """Weights that the channels of each node are made of, those of the last random layers before it."""
         found: list[frozenset[int]] = []
         for here, node in enumerate(self.nodes):
             below = frozenset[int]().union(*(found[k] for k in node.of))
@@ -151,7 +151,7 @@ class Program:
         return tuple(found)
 
     def apart(self, one: int, other: int) -> bool:
-        """Whether two fields have no weights in common, nor are both made of inputs alone."""
+        """True if two fields have no weights in common and are not both made of inputs alone."""
         return not self.roots[one] & self.roots[other] and not {one, other} <= self.fixed
 
     @cached_property
@@ -187,7 +187,7 @@ class Program:
         return found, without
 
     def needs(self, one: int, other: int) -> list[tuple[int, int]] | None:
-        """Of which pairs of nodes the covariance of two different ones is a function; ``None`` if there is none."""
+        """Pairs of nodes whose covariances determine that of two different nodes; ``None`` if none do."""
         nodes = self.nodes
         a, b = nodes[one], nodes[other]
         if {one, other} <= self.fixed or self.apart(one, other):
@@ -230,7 +230,7 @@ class Program:
         return sorted(need)
 
     def parts(self, node: int) -> list[tuple[tuple[int, float], ...]]:
-        """What a node adds up, with factors, in groups whose products with each other are 0 on average.
+        """Fields that a node adds up, with factors, in groups whose products with each other are 0 on average.
 
         A random layer is one by itself if no other part is a function of it, but by fresh random layers.
         """
@@ -241,11 +241,11 @@ class Program:
         return [tuple(group) for group in sorted(groups)]
 
     def _bound(self, one: int, other: int) -> bool:
-        """Whether the product of two fields may have a mean: neither is a random layer that the other knows not."""
+        """True if the product of two fields may have a mean: neither is a random layer fresh to the other."""
         return not any(self.is_fresh(a, self.behind([b])) for a, b in ((one, other), (other, one)))
 
     def is_fresh(self, node: int, others: Iterable[int]) -> bool:
-        """Whether a node is a random layer whose weights no other of some nodes has, itself among them."""
+        """True for a random layer whose weights no other of some nodes has, itself among them."""
         made = self.nodes[node]
         return isinstance(made, Draw) and all(
             self.weights_of(k) != self.weights_of(node)
@@ -254,7 +254,7 @@ class Program:
         )
 
     def averages_out(self, part: tuple[tuple[int, float], ...]) -> bool:
-        """Whether a part is one random layer, over whose weights averages are Gaussian given what it reads."""
+        """True if a part is one random layer, over whose weights averages are Gaussian given what it reads."""
         node = part[0][0]
         return len(part) == 1 and self.is_fresh(node, self.behind(self.nodes[node].of))
 
@@ -269,27 +269,27 @@ class Program:
         ]
 
     def follows_an_activation(self, node: int) -> bool:
-        """Whether what a node makes is all of activations, moved or mixed, or of the inputs."""
+        """True if a node makes all it makes from activations, moved or mixed, or from the inputs."""
         made = self.nodes[node]
         if node in self.fixed or isinstance(made, Pointwise):
             return True
         return not isinstance(made, Draw | Sum) and all(map(self.follows_an_activation, made.of))
 
     def fan_in(self, node: int) -> int:
-        """How many numbers meet in a channel of a random layer."""
+        """Number of terms that meet in a channel of a random layer."""
         made = self.nodes[node]
         assert isinstance(made, Draw)
         return made.taps * self.channels[made.of[0]] // made.groups
 
     def places(self, node: int) -> int:
-        """How many sets of weights a random layer has."""
+        """Number of sets of weights of a random layer."""
         made = self.nodes[node]
         assert isinstance(made, Draw)
         return 1 if made.shared else math.prod(self.positions[node])
 
     @property
     def parameters(self) -> int:
-        """How many weights and biases there are."""
+        """Number of weights and biases."""
         count = 0
         for place, node in enumerate(self.nodes):
             if isinstance(node, Draw) and node.again is None:
@@ -297,5 +297,5 @@ class Program:
         return count
 
     def has_one_site(self, layer: int) -> bool:
-        """Whether a layer has one site alone."""
+        """True if a layer has one site alone."""
         return math.prod(self.positions[self.layers[layer - 1]]) == 1

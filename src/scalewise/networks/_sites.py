@@ -52,46 +52,46 @@ class Window:
 
     @property
     def reach(self) -> int:
-        """From the first position it sees to the last one."""
+        """Length from the first position it sees to the last one."""
         return (self.taps - 1) * self.dilation + 1
 
     def length(self, size: int) -> int:
-        """How many places it takes on an axis of `size` positions; 0 or less if it does not fit."""
+        """Number of places on an axis of `size` positions; 0 or less if it does not fit."""
         if self.padding == "valid":
             return (size - self.reach) // self.stride + 1
         return -(-size // self.stride)
 
     @property
     def stays(self) -> bool:
-        """Whether it is centred on every position in turn."""
+        """True if it is centred on every position in turn."""
         return self.is_identity or (self.stride == 1 and self.padding != "valid")
 
     @property
     def mixes(self) -> bool:
-        """Whether a place sees several positions."""
+        """True if a place sees several positions."""
         return self.taps > 1
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return str(self.taps)
 
     @property
     def is_identity(self) -> bool:
-        """Whether it sees one position, and every one in turn."""
+        """True if it sees one position, and every one in turn."""
         return self.taps == 1 and self.stride == 1
 
     @property
     def is_circular(self) -> bool:
-        """Whether the other end is beyond the ends."""
+        """True if the other end is beyond the ends."""
         return self.padding == "circular"
 
     def covers(self, size: int) -> bool:
-        """Whether it sees all of `size` positions once, and has one place."""
+        """True if it sees all of `size` positions once, and has one place."""
         return (self.taps, self.dilation, self.padding) == (size, 1, "valid")
 
     def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
-        """For each tap what it takes from where, on an axis of `size` positions."""
+        """Slices for each tap: what it takes from where, on an axis of `size` positions."""
         return _pieces(self, size)
 
 
@@ -112,26 +112,26 @@ class Transposed:
 
     @property
     def is_circular(self) -> bool:
-        """Whether the other end is beyond the ends."""
+        """True if the other end is beyond the ends."""
         return self.window.is_circular
 
     @property
     def taps(self) -> int:
-        """For how many positions of the window a weight matrix is drawn."""
+        """Number of positions of the window for which a weight matrix is drawn."""
         return self.window.taps
 
     def length(self, size: int) -> int:
-        """How many places it takes on an axis of `size` positions."""
+        """Number of places on an axis of `size` positions."""
         if self.window.padding == "valid":
             return (size - 1) * self.window.stride + self.window.reach
         return size * self.window.stride
 
     def covers(self, size: int) -> bool:
-        """Whether it sees all positions once, and has one place: never as slices that a sum would do for."""
+        """False: as slices it never sees all positions once in one place, which a sum would do for."""
         return False
 
     def pieces(self, size: int) -> tuple[tuple[Piece, ...], ...]:
-        """For each tap what it takes from where, on an axis of `size` positions."""
+        """Slices for each tap: what it takes from where, on an axis of `size` positions."""
         there = self.window.pieces(self.length(size))
         return tuple(tuple(Piece(piece.of, piece.to) for piece in pieces) for pieces in there)
 
@@ -156,17 +156,17 @@ class Matrix:
     mixes = True
 
     def _given(self) -> dict[str, Any]:
-        """As it is shown: its entries as a short fingerprint."""
+        """Entries as they are shown, as a short fingerprint."""
         return {"size": self.size, "entries": self.fingerprint}
 
     @property
     def fingerprint(self) -> str:
-        """Of its entries, so that two of one size can be told apart."""
+        """Digest of its entries, which tells two matrices of one size apart."""
         return sha256(self.entries).hexdigest()[:12]
 
     @property
     def written(self) -> str:
-        """Its entries as text that `read` reads; the fingerprint alone of more than 10,000 that are not 0."""
+        """Entries as text that `read` reads; the fingerprint alone of more than 10,000 that are not 0."""
         found: dict[str, Any] = self._given()
         rows, columns = np.nonzero(self.array)
         if len(rows) <= _MOST_WRITTEN:
@@ -176,7 +176,7 @@ class Matrix:
 
     @classmethod
     def read(cls, text: str) -> Matrix:
-        """What was written; all of its bits.
+        """The matrix that was written as text, with all of its bits.
 
         Raises:
             ValueError: If the text is of no matrix, or of one that was too large.
@@ -195,7 +195,7 @@ class Matrix:
 
     @property
     def said(self) -> str:
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return "matrix"
 
     @cached_property
@@ -205,12 +205,12 @@ class Matrix:
 
     @cached_property
     def transposed(self) -> Float[np.ndarray, "position place"]:
-        """Its transpose, in a row."""
+        """The transpose, in a row."""
         return np.ascontiguousarray(self.array.T)
 
     @property
     def is_choice(self) -> bool:
-        """Whether each place is one of the positions."""
+        """True if each place is one of the positions."""
         return bool(
             ((self.array == 1).sum(axis=1) == 1).all()
             and (self.array != 0).sum() == len(self.array)
@@ -223,7 +223,7 @@ class Matrix:
         return cls(array.shape[1], array.tobytes())
 
     def length(self, size: int) -> int:
-        """How many places it gives; 0 if it does not fit `size` positions."""
+        """Number of places it gives; 0 if it does not fit `size` positions."""
         return len(self.array) if size == self.size else 0
 
 

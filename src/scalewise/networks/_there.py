@@ -48,7 +48,7 @@ def seen_by(build: Builder, of: Field, along: tuple[Any, ...]) -> tuple[Field, A
 
 
 def _mask(build: Builder, of: Field, along: tuple[Any, ...]) -> int:
-    """Which places of a layer a sample has."""
+    """Mask of the places of a layer that a sample has."""
     assert of.mask is not None
     matrices = [own for own in along if isinstance(own, Matrix)]
     transposed = [own for own in along if isinstance(own, Transposed)]

@@ -27,7 +27,7 @@ from scalewise.networks._nodes import (
 )
 from scalewise.networks._program import Program
 
-Shape = tuple[int, ...]
+ArrayShape = tuple[int, ...]
 Weights = dict[
     int, tuple[Any, Any]
 ]  # by node, as `fields` takes them: (what enters, channel), and biases
@@ -45,9 +45,9 @@ class Parameters(NamedTuple):
     biases: tuple[Any, ...]
 
 
-def shapes_of(program: Program) -> dict[int, tuple[Shape, Shape]]:
-    """Of weights and biases of every random layer that has its own, by its node."""
-    found: dict[int, tuple[Shape, Shape]] = {}
+def shapes_of(program: Program) -> dict[int, tuple[ArrayShape, ArrayShape]]:
+    """Shapes of the weights and biases of every random layer that has its own, by its node."""
+    found: dict[int, tuple[ArrayShape, ArrayShape]] = {}
     for here, node in enumerate(program.nodes):
         if isinstance(node, Draw) and node.again is None:
             lead = () if node.shared else program.positions[here]
@@ -172,7 +172,7 @@ def fields(
 
 
 def last_entering(program: Program, found: list[Any], node: int, xp: Any = np) -> Any:
-    """What enters the weights of a random layer: (sample, numbers)."""
+    """Numbers that enter the weights of a random layer: (sample, numbers)."""
     made = program.nodes[node]
     assert isinstance(made, Draw)
     seen = entering(found[made.of[0]], made.windows, program.positions[made.of[0]], xp)
@@ -180,13 +180,13 @@ def last_entering(program: Program, found: list[Any], node: int, xp: Any = np) -
 
 
 def in_groups(u: Any, node: Draw, xp: Any) -> Any:
-    """What enters a random layer, group by group: (sample, site, group, number)."""
+    """Numbers that enter a random layer, group by group: (sample, site, group, number)."""
     apart = u.reshape(len(u), -1, node.taps, node.groups, u.shape[-1] // node.taps // node.groups)
     return xp.moveaxis(apart, 3, 2).reshape(*apart.shape[:2], node.groups, -1)
 
 
 def times(u: Any, W: Any, node: Draw, xp: Any) -> Any:
-    """What enters a random layer times its weights; (sample, site, channel) where there are several sets."""
+    """Product of what enters a random layer and its weights; (sample, site, channel) if there are several sets."""
     if W.ndim == 3:
         return xp.einsum("spm,pmn->spn", u.reshape(len(u), len(W), -1), W)
     if node.groups == 1:

@@ -32,7 +32,7 @@ def written(given: Any) -> str:
 
 
 def matrices(given: Any) -> Iterator[Matrix]:
-    """Those that layers were given, wherever they stand in them."""
+    """Matrices that layers were given, wherever they stand in them."""
     if isinstance(given, Matrix):
         yield given
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):

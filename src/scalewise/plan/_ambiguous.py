@@ -57,7 +57,7 @@ def _seen(
     growing: dict[str, dict[int, Fraction]],
     paths: Paths,
 ) -> dict[str, Role]:
-    """Those of them that the pass made use of."""
+    """Tensors among them that the pass made use of."""
     # It knows a tied tensor by its first name.
     first = {alias: t.name for t in places for alias in t.aliases}
     known = {t.name: first.get(t.name, t.name) for t in candidates}
@@ -125,7 +125,7 @@ def guessed(
 
 
 def _passed(paths: Paths, growing: Collection[str], name: str) -> Role | None:
-    """What the pass tells of a tensor with a side of fixed size: whether the width lies before it, or behind."""
+    """Role of a tensor with a side of fixed size: the pass shows whether the width lies before it or behind."""
     if name not in paths.used():
         return None
     ends, starts = (name in found for found in (paths.ending(growing), paths.starting(growing)))
@@ -140,7 +140,7 @@ def ask_bare(
     used: Collection[str] | None = None,
     untold: Collection[str] = (),
 ) -> list[Question]:
-    """All that must be said of such tensors.
+    """Questions that must be asked about such tensors.
 
     Args:
         places: All tensors, each at each of its places.
@@ -188,7 +188,7 @@ def ask_bare(
 
 
 def _by_pattern(roles: Mapping[str, Role], names: list[str]) -> dict[str, str]:
-    """The same roles in few words: what layers have in common first, then the exceptions."""
+    """Roles in few words: the one that layers of a kind have in common first, then the exceptions."""
     kinds: dict[str, list[str]] = {}
     for name in roles:
         kinds.setdefault(pattern(name), []).append(name)
@@ -204,7 +204,7 @@ def _by_pattern(roles: Mapping[str, Role], names: list[str]) -> dict[str, str]:
 
 
 def grows(axes: tuple[int, ...], growing: dict[int, Fraction]) -> bool:
-    """Whether one of these axes grows with the width."""
+    """True if one of these axes grows with the width."""
     return any(i in growing for i in axes)
 
 

@@ -33,7 +33,7 @@ _SHARED = ("experts", "vocabulary")
 
 
 def taken(build: Callable[..., Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a factory is called with: not the sizes of the training, and of those here only what it has names for.
+    """Sizes that a factory is called with: none of the training, and of those here only what it has names for.
 
     Args:
         build: The factory.
@@ -76,7 +76,7 @@ class Compared:
 def compared(
     base: Mapping[str, Any], target: Mapping[str, Any], width: str, depth: str | None
 ) -> Compared:
-    """Those sizes.
+    """Sizes that a plan compares.
 
     Args:
         base: All sizes at the base.
@@ -236,7 +236,7 @@ def _along_axis(
 
 
 def _of_many(axis: str, law: Law, strategy: Strategy) -> Rule:
-    """One of several tensors, each of which sees its part of the samples: a slice that is a whole of its own."""
+    """Slice of a stacked tensor, which sees its part of the samples and is a whole of its own."""
     if strategy.plain_biases:
         return Rule(Powers(), Powers(), Powers(), Powers())
     part = Powers(**{axis: -Fraction(1)})
@@ -246,7 +246,7 @@ def _of_many(axis: str, law: Law, strategy: Strategy) -> Rule:
 
 
 def _polar(law: Law) -> bool:
-    """Whether a step is an orthogonal matrix, to which each slice of the outputs contributes a row of its own."""
+    """True if a step is an orthogonal matrix, to which each slice of the outputs contributes a row of its own."""
     return (
         law.norm == SPECTRAL and not law.degree and law.eps in (None, Size(Fraction(1), SPECTRAL))
     )
@@ -288,7 +288,7 @@ def _inner(
 
 
 def parameters_of(model: ModelDescription) -> int:
-    """How many numbers a model has."""
+    """Number of a model's parameters."""
     total = 0
     for t in model.tensors:
         size = 1

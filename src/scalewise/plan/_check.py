@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 @readable
 class Check:
-    """How real networks scale with the width, beside what was planned.
+    """Scaling of real networks with the width, beside what was planned.
 
     Args:
         plan: What was planned.
@@ -68,7 +68,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing grows with width or depth and nothing is to blame: powers and regime are as planned.
+        """True if nothing grows with width or depth and nothing is to blame: powers and regime are as planned.
 
         What was not measured is not ok, where the verdict rests on it.
         """
@@ -76,7 +76,7 @@ class Check:
 
     @cached_property
     def table(self) -> xr.Dataset:
-        """All of it as a Dataset over tensor and quantity, and sizes over width and seed as well.
+        """The check as a Dataset over tensor and quantity, and sizes over width and seed as well.
 
         ``predicted`` and ``predicted_least``, ``slope`` with ``slope_sem``, ``curvature`` with ``curvature_sem``,
         ``agrees`` and ``status``, and ``size`` itself. Slopes are NaN where ``status`` is not ``"fitted"``, and
@@ -85,7 +85,7 @@ class Check:
         return _table(self)
 
     def role(self, tensor: str) -> str:
-        """What a `tensor` is where it was measured: a tied one reads out under its name there."""
+        """Role of a `tensor` where it was measured: a tied one reads out under its name there."""
         return str(Role.OUTPUT if tensor in self.measured.readouts else self.plan[tensor].role)
 
     @property
@@ -95,7 +95,7 @@ class Check:
         return tuple(r for r in self.rows if not r.agrees and r not in causes)
 
     def row(self, tensor: str, quantity: str) -> Row:
-        """One `quantity` of one `tensor`.
+        """Row of one `quantity` of one `tensor`.
 
         Raises:
             PlanError: If there is none of that name.
@@ -166,15 +166,15 @@ def check(
     planned = expected_regimes(plan, tolerance)
     verdict = alone.beside(planned)
     return Check(
-        plan,
-        measured,
-        tolerance,
-        rows,
-        verdict,
-        diagnose(plan, measured, (*rows, *returned), verdict, planned, attention, depth),
-        attention,
-        returned,
-        depth,
+        plan=plan,
+        measured=measured,
+        tolerance=tolerance,
+        rows=rows,
+        verdict=verdict,
+        culprits=diagnose(plan, measured, (*rows, *returned), verdict, planned, attention, depth),
+        attention=attention,
+        returned=returned,
+        depth=depth,
     )
 
 

@@ -72,7 +72,7 @@ class Choices:
         factors: Iterable[Value],
         pairs: Mapping[Source, tuple[Value, ...]],
     ) -> int:
-        """How many terms a sum has that are not zero.
+        """Number of terms of a sum that are not zero.
 
         Args:
             place: The module in whose code it is.

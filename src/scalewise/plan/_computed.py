@@ -32,7 +32,7 @@ _HALF = Fraction(1, 2)
 
 
 def of_length(init: Powers, direction: int, own: int) -> Gauge:
-    """What stands for the multiplier of a length: the inverse of its size.
+    """Gauge that stands for the multiplier of a length: the inverse of the length's size.
 
     Args:
         init: The powers of the weight's entries.
@@ -75,5 +75,5 @@ def refuse_bounded(
 
 
 def growing_axes(t: TensorDescription, wide: TensorDescription) -> int:
-    """How many axes of a tensor differ between two widths."""
+    """Number of axes of a tensor that differ between two widths."""
     return sum(a != b for a, b in zip(t.shape, wide.shape, strict=True))

@@ -29,7 +29,7 @@ Said = dict[str, dict[str, float]]
 
 
 def with_constants(plan: Plan, constants: Mapping[str, Any] | None) -> Plan:
-    """The same plan with other constants of the base.
+    """A copy of the plan with these constants of the base.
 
     A key is a role (``"hidden"``, ``"output"``, ...), the name of a tensor or a pattern with stars, or the name
     of a module, which stands for its weights. A value is a factor of the standard deviation, or a dictionary of

@@ -198,12 +198,12 @@ def _power(a: int, b: int, ratio: Fraction) -> float:
 
 
 def _proportional(power: float) -> bool:
-    """Whether a size goes as the first power of the width, and is not a root or a square of it."""
+    """True if a size goes as the first power of the width, not as its root or its square."""
     return 0.6 < power < 1.4
 
 
 def _rounded(narrow: TensorDescription, axis: int, far: Further | None) -> bool:
-    """Whether a size is in proportion to the width but for rounding: if it is so at a much larger width."""
+    """True if a size is in proportion to the width but for rounding, as it then is at a much larger width."""
     if far is None:
         return False
     model, ratio = far()
@@ -303,7 +303,7 @@ def _as_said(tensor: TensorDescription, growing: dict[int, Fraction], spec: Role
 def _tied(
     main: Decision, others: list[Decision], growing: Mapping[str, dict[int, Fraction]]
 ) -> Decision:
-    """One decision for a tensor that stands in several places."""
+    """Decision for a tensor that stands in several places."""
     places = [main, *others]
     kinds = {d.role for d in places}
     if len(kinds) == 1:

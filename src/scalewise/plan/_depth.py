@@ -32,7 +32,7 @@ _SIZES = (Quantity.OUTPUT, Quantity.FEATURES)
 @dataclass(frozen=True)
 @readable
 class DepthRow:
-    """One size at a place that comes after all blocks, over depths.
+    """Row of one size at a place that comes after all blocks, over depths.
 
     Args:
         place: Name of the module.
@@ -50,14 +50,14 @@ class DepthRow:
 
     @property
     def excess(self) -> float:
-        """How far the power is above what is planned."""
+        """Power above what is planned."""
         if self.fit.status is Status.DIVERGED:
             return np.inf
         return max(self.fit.slope - float(self.most), 0.0)
 
     @property
     def agrees(self) -> bool:
-        """Whether it was seen and is not, within the tolerance and its error, or tends to what is planned."""
+        """True if the quantity was seen and is within tolerance and error of the plan or below, or tends to it."""
         if self.fit.status is Status.ABSENT:
             return False
         near = self.excess <= self.tolerance + self.fit.error
@@ -67,7 +67,7 @@ class DepthRow:
 @dataclass(frozen=True)
 @readable
 class DepthCheck:
-    r"""How networks scale with the depth.
+    r"""Scaling of networks with the depth.
 
     Args:
         depths: As the factory was called with, ascending.
@@ -84,12 +84,12 @@ class DepthCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether what reads out was seen, and nothing grows with the depth beyond what is planned."""
+        """True if what reads out was seen, and nothing grows with the depth beyond what is planned."""
         return bool(self.rows) and all(r.agrees for r in self.rows)
 
     @property
     def worst(self) -> DepthRow | None:
-        """What grows most beyond the plan, a change rather than a size; if nothing does, what was not seen."""
+        """Row that grows most beyond the plan, changes before sizes; if none does, one that was not seen."""
         off = [r for r in self.rows if not r.agrees]
         seen = [r for r in off if r.fit.status is not Status.ABSENT]
         return max(seen or off, key=lambda r: (r.quantity not in _SIZES, r.excess), default=None)

@@ -34,7 +34,7 @@ _FEW = 1 / 32
 
 
 class Cause(StrEnum):
-    """What is wrong with a tensor."""
+    """Kind of fault in a tensor."""
 
     INITIALISATION = "initialisation"
     LEARNING_RATE = "learning rate"
@@ -104,9 +104,13 @@ def diagnose(
 
 
 def _causes(
-    plan: Plan, measured: Measurement, rows: Sequence[Row], verdict: Verdict,
-    planned: Collection[Regime], attention: Sequence[Row],
-) -> tuple[Culprit, ...]:  # fmt: skip
+    plan: Plan,
+    measured: Measurement,
+    rows: Sequence[Row],
+    verdict: Verdict,
+    planned: Collection[Regime],
+    attention: Sequence[Row],
+) -> tuple[Culprit, ...]:
     off = [r for r in rows if not r.agrees]
     own = [
         _culprit(plan, measured, r, cause)
@@ -145,7 +149,7 @@ def _causes(
 
 
 def _beside_the_width(plan: Plan, measured: Measurement) -> str:
-    """That many inputs of a layer do not grow with the width, so that no power shows; empty where they are few."""
+    """Sentence that many inputs of a layer do not grow with the width, so that no power shows, or no text."""
     base, target = (float(str(sizes[plan.width_name])) for sizes in (plan.base, plan.target))
     found: dict[str, tuple[float, float]] = {}
     for t in plan.tensors if base != target else ():
@@ -172,7 +176,7 @@ def _beside_the_width(plan: Plan, measured: Measurement) -> str:
 
 
 def _unseen(measured: Measurement, rows: Sequence[Row], attention: Sequence[Row]) -> list[Culprit]:
-    """What was not measured though the verdict rests on it."""
+    """Culprits for what was not measured though the verdict rests on it."""
     out = []
     if measured.unseen or not measured.seen:
         names = measured.unseen or measured.readouts
@@ -199,7 +203,7 @@ def _of_depth(depth: DepthCheck | None) -> list[Culprit]:
 
 
 def expected_regimes(plan: Plan, tolerance: float) -> tuple[Regime, ...]:
-    """What a measurement of this plan may find: two, where a power is too small to part them.
+    """Regimes that a measurement of this plan may find: two, where a power is too small to part them.
 
     So too behind a bottleneck, whose few units learn in the kernel regime as well.
     """

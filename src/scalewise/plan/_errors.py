@@ -14,7 +14,7 @@ class PlanWarning(UserWarning):
 def loss_refused(
     loss: Any, model: Any, batch: Any, error: Exception, such_as: str
 ) -> PlanError | None:
-    """What is wrong with a loss that cannot be called with a model and a batch; ``None`` if that is not it.
+    """Error about a loss that cannot be called with a model and a batch; ``None`` if that is not what is wrong.
 
     Args:
         loss: As the user gave it.

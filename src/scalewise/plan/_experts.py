@@ -65,7 +65,7 @@ def at_targets_number(
 
 
 def experts_asked(probe: Probe, request: Request) -> list[Question]:
-    """What must be said of experts before a plan can be made.
+    """Questions about experts that must be answered before a plan can be made.
 
     Each of $E$ experts sees one part in $E$ of the samples, which changes its gradient and no shape shows: so
     their number is a size of its own, for which there is a rule (`scalewise.plan._axes`). A sum over $k$ chosen

@@ -27,7 +27,7 @@ _IN_MEGATRON = ("", "module.", "module.module.")
 @dataclass(frozen=True)
 @readable
 class Exported:
-    """What a trainer is given of a plan, and what it cannot be given.
+    """Settings of a plan that a trainer can be given, and sentences on those that it cannot.
 
     Iterating it gives the groups.
 

@@ -21,7 +21,7 @@ _ONE_SIDED = 0.99865
 
 
 class Status(StrEnum):
-    """What became of one quantity of one tensor."""
+    """How the fit of one quantity of one tensor ended."""
 
     FITTED = "fitted"
     ZERO = "zero"  # exactly zero somewhere: it has no power
@@ -68,7 +68,7 @@ class Fit:
 
     @property
     def doubt(self) -> float:
-        """How far the power at great width may be from the slope: its error, and what the smallest width makes.
+        """Distance that the power at great width may have from the slope: by its error, and by the smallest width.
 
         A pure power has the same slope with the smallest width and without it. A correction of finite width is
         largest there, so what leaving it out changes is the size of what is still missing.
@@ -77,7 +77,7 @@ class Fit:
         return self.error + bent
 
     def tends_to(self, power: float, tolerance: float) -> bool:
-        """Whether a slope that is off is so by corrections that die out with the width.
+        """True if a slope that is off is so by corrections that die out with the width.
 
         The local power must come nearer to `power` from one width to the next, beyond three standard errors
         of the curvature, and be there at the largest width, within the tolerance and three of its own. A

@@ -60,7 +60,7 @@ class Flow:
 
     def new(self, kind: str = "other", size: float = 1.0) -> Value:
         """The result of an operation that begins something new."""
-        return Value({Source(kind, index=next(self._numbers)): size})
+        return Value({Source(kind, number=next(self._numbers)): size})
 
     def weight(self, name: str) -> Value:
         """A tensor of the model."""
@@ -95,7 +95,7 @@ class Flow:
         return replace(found, apart=frozenset(sizes)) if found.data else found
 
     def _together(self, values: list[Value]) -> dict[Source, Trail]:
-        """What all of them follow alike; beside others the size of a source is felt."""
+        """Trails that all these values follow alike; of other sources the size is felt."""
         out: dict[Source, Trail] = {}
         for source in {s for v in values for s in v.trails}:
             trails = [v.trails.get(source, STILL) for v in values]
@@ -113,7 +113,7 @@ class Flow:
             self._felt[source] = max(self._felt.get(source, 0.0), scale)
 
     def _times(self, one: Value, two: Value) -> dict[Source, Trail]:
-        """What a product of two arrays follows, each as large as the other makes it."""
+        """Trails that a product of two arrays follows, each as large as the other makes it."""
         out: dict[Source, Trail] = {}
         for source in {*one.trails, *two.trails}:
             a, b = one.trails.get(source, STILL), two.trails.get(source, STILL)
@@ -243,7 +243,7 @@ class Flow:
         return replace(found, data=value.data, trails=trails, apart=value.apart)
 
     def _root(self, found: Value, value: Value, power: float) -> None:
-        """What is found follows the size of an array, to a power."""
+        """Note that an array which was found follows the size of another, to a power."""
         # A variance may be the mean of squares less the square of the mean: powers of one array all the same.
         known = {self._roots.get(s) for s in value.parts}
         same = next(iter(known)) if len(known) == 1 else None
@@ -277,7 +277,7 @@ class Flow:
         return replace(found, data=value.data, trails=value.trails)
 
     def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
-        """Anything that is not linear; `saturating` if it tells large from small, as a softmax does."""
+        """Result of a non-linear operation; `saturating` if it tells large from small, as a softmax does."""
         data, values = False, list(values)
         for value in values:
             data = data or value.data
@@ -335,7 +335,7 @@ class Flow:
         return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
 
     def summary(self) -> Forward:
-        """What was found. A factor between two weights counts for the one that all of its uses share."""
+        """The pass as it was seen. A factor between two weights counts for the one that all of its uses share."""
         after: dict[Source, float] = {}
         for e in self._edges:
             if e.into is None and e.source.name:
@@ -378,11 +378,15 @@ class Flow:
             return tuple(Attention(*self._made[s], f) for s, f in sorted(of.items(), key=_order))
 
         return Forward(
-            seen(attentions), found["weight"], found["lookup"],
-            products=seen(products), distances=seen(distances), normed=frozenset(self._normed),
+            seen(attentions),
+            found["weight"],
+            found["lookup"],
+            products=seen(products),
+            distances=seen(distances),
+            normed=frozenset(self._normed),
             choices=tuple(dict.fromkeys(self._choices.sums)),
-        )  # fmt: skip
+        )
 
 
 def _order(item: tuple[Source, float]) -> int:
-    return item[0].index
+    return item[0].number

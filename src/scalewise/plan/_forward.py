@@ -17,14 +17,14 @@ _NEAR = 0.1
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model is called with."""
+    """Arguments that a model is called with."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def given(inputs: Any) -> Inputs | None:
-    """What the user says a model is called with: one thing, a tuple of arguments, or a dict of named ones."""
+    """Arguments of a model as the user gives them: one thing, a tuple of arguments, or a dict of named ones."""
     if inputs is None or isinstance(inputs, Inputs):
         return inputs
     if isinstance(inputs, Mapping):
@@ -33,7 +33,7 @@ def given(inputs: Any) -> Inputs | None:
 
 
 def nothing_returned(output: Any) -> str:
-    """What to say where the forward pass returns nothing that the tensors of the model have made."""
+    """Sentence for a forward pass that returns nothing that the tensors of the model have made."""
     return (
         f"The forward pass returned {type(output).__name__} and in it no array that the model's tensors have made, "
         "so which of them read out is not known. Let it return arrays, alone or in containers and attributes of "
@@ -72,7 +72,7 @@ class Multiplied:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Product of these factors."""
         return self.before * self.inside * self.after
 
 
@@ -134,7 +134,7 @@ class Gauge:
 
     @property
     def total(self) -> Fraction:
-        """All of it."""
+        """Sum of these powers."""
         return self.before + self.inside + self.after
 
 
@@ -154,7 +154,7 @@ class Heads:
 
     @property
     def grow(self) -> bool:
-        """Whether heads grow with the width."""
+        """True if heads grow with the width."""
         return self.length[0] != self.length[1]
 
 
@@ -173,13 +173,13 @@ def attentions(passes: Passes) -> list[Heads]:
 
 
 def products(passes: Passes) -> list[Heads]:
-    """The same of further products, of which only those that grow."""
+    """Other products of two activations, as `attentions` gives them: only those whose length grows."""
     both = _of_both(passes.narrow.products, passes.wide.products, passes.ratio)
     return [h for h in both if h.grow]
 
 
 def distances(passes: Passes) -> list[Heads]:
-    """The same of distances."""
+    """Distances between activations, as `attentions` gives them: only those whose length grows."""
     both = _of_both(passes.narrow.distances, passes.wide.distances, passes.ratio)
     return [h for h in both if h.grow]
 

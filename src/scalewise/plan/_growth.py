@@ -33,7 +33,7 @@ class Growth:
 
 
 def growth_between(plan: Plan, tensor: TensorPlan) -> Growth:
-    """From base to target; by the role alone where both have one width."""
+    """Growth from base to target; by the role alone where both have one width."""
     if plan.width == 1:
         fixed = tensor.role in (Role.OUTPUT, Role.BOTTLENECK, Role.FIXED)
         return Growth(fan_out=_ZERO if fixed else _ONE)

@@ -19,7 +19,7 @@ _WHAT = {
 
 
 def kept(keep: Collection[str], name: str, place: Place | None = None) -> bool:
-    """Whether a factor is to be left as it is.
+    """True if a factor is to be left as it is.
 
     Args:
         keep: What the user says: kinds of factors, or patterns of names.
@@ -52,7 +52,7 @@ def left_as_it_is(head: Heads, place: Place, lack: Fraction) -> Multiplier:
 
 
 def readout_left(name: str, power: Fraction) -> Multiplier:
-    """The same of a readout that shares its weights.
+    """Multiplier of one, as the user asks, for a readout that shares its weights.
 
     Args:
         name: The module that reads out.

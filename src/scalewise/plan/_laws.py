@@ -35,7 +35,7 @@ _ZERO, _QUARTER, _HALF, _ONE = Fraction(0), Fraction(1, 4), Fraction(1, 2), Frac
 @dataclass(frozen=True)
 @readable
 class Norm:
-    r"""Of an outer product with entries of size $e$: $e\,d_{in}^{a}d_{out}^{b}w^{c}$.
+    r"""Norm of an outer product with entries of size $e$, in the form $e\,d_{in}^{a}d_{out}^{b}w^{c}$.
 
     Args:
         fan_in: $a$.
@@ -56,7 +56,7 @@ ENTRYWISE, SPECTRAL, RELATIVE = Norm(), Norm(_HALF, _HALF), Norm(weight=-_ONE)
 
 @dataclass(frozen=True)
 class Size:
-    """How large is that which a setting is compared with: a power of a gradient's entry, times a norm's factor.
+    """Size that a setting is compared with: a power of a gradient's entry, times a norm's factor.
 
     Args:
         gradient: The power of the entry.
@@ -73,7 +73,7 @@ _ENTRY = Size(_ONE)
 @dataclass(frozen=True)
 @readable
 class Law:
-    r"""How one kind of step scales.
+    r"""Scaling of one kind of step.
 
     Args:
         norm: The norm in which a step has a fixed size.
@@ -96,7 +96,7 @@ class Law:
 
     @property
     def follows(self) -> bool:
-        """Whether a smaller gradient makes another step."""
+        """True if the size of a step depends on that of the gradient."""
         return self.degree != 0
 
 

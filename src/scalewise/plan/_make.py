@@ -47,9 +47,14 @@ def make_plan(
     """
     r, strategy, width = request, request.strategy, request.wider
     decisions, questions = decided(
-        probe.base, probe.wide, probe.wide_ratio, r.roles, further=probe.further, wording=wording,
+        probe.base,
+        probe.wide,
+        probe.wide_ratio,
+        r.roles,
+        further=probe.further,
+        wording=wording,
         paths=None if probe.passes is None else probe.passes.narrow.paths,
-    )  # fmt: skip
+    )
     questions += experts_asked(probe, r)
     planner = Planner(probe, request, decisions)
     refuse_bounded(decisions, strategy, planner.gauges[0])
@@ -77,12 +82,24 @@ def make_plan(
     needed += [] if planner.absorbing else _of_branches(r.residual, r.deeper)
     _known(r.multiplied, [m for m, _ in needed], planner.kept)
     return Plan(
-        strategy, r.optimizer, dict(r.base), dict(r.target), width, r.deeper, r.residual, rows,
-        tuple(m for m, _ in needed), r.width, r.depth or "depth", probe.passes is not None,
-        r.adjust, all_axes(probe, ratios_of(r.base, r.target)),
-        tuple(p.name for p in r.training.policies), r.training.decay and r.training.decay.name,
-        r.training.half_life,
-    )  # fmt: skip
+        strategy=strategy,
+        optimizer=r.optimizer,
+        base=dict(r.base),
+        target=dict(r.target),
+        width=width,
+        depth=r.deeper,
+        residual=r.residual,
+        tensors=rows,
+        multipliers=tuple(m for m, _ in needed),
+        width_name=r.width,
+        depth_name=r.depth or "depth",
+        looked=probe.passes is not None,
+        adjust=r.adjust,
+        axes=all_axes(probe, ratios_of(r.base, r.target)),
+        policy=tuple(p.name for p in r.training.policies),
+        decay=r.training.decay and r.training.decay.name,
+        half_life=r.training.half_life,
+    )
 
 
 def _unseen_readout(
@@ -108,7 +125,7 @@ def _unseen_readout(
 
 
 def _of_branches(residual: Fraction, depth: Fraction) -> list[Needed]:
-    """What multiplies residual branches, if anything does."""
+    """Multiplier of residual branches, if the depth asks for one."""
     if not residual:
         return []
     factor = Powers(depth=-residual).factor(Ratios(depth=depth))

@@ -107,7 +107,7 @@ class Measurement:
 
     @property
     def seeds(self) -> int:
-        """How many networks of each width were measured."""
+        """Number of networks of each width."""
         return self.sizes[Quantity.WEIGHT].shape[2]
 
     def of(self, name: str, quantity: Quantity) -> Float[np.ndarray, "width seed"]:
@@ -115,7 +115,7 @@ class Measurement:
         return self.sizes[quantity][self.tensors.index(name)]
 
     def beside(self, name: str, quantity: Quantity) -> Float[np.ndarray, "width seed"]:
-        """What belongs to the module of a tensor: it stands with one of those that it holds."""
+        """Sizes that belong to the module of a tensor: they stand with one of the tensors that it holds."""
         module = self.modules[self.tensors.index(name)]
         pairs = zip(self.tensors, self.modules, strict=True)
         found = [self.of(n, quantity) for n, m in pairs if m == module] if module else []
@@ -123,7 +123,7 @@ class Measurement:
 
     @property
     def seen(self) -> bool:
-        """Whether what a readout reads and returns was seen; without one, what the model multiplies and returns."""
+        """True if what a readout reads and returns was seen; without one, what the model multiplies and returns."""
         if not self.readouts:
             moved = [self.returned, *(self.beside(n, Quantity.CHANGE) for n in self.multiplied)]
             first, *rest = (m is not None and not np.isnan(m).any() for m in moved)

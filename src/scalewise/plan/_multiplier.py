@@ -10,7 +10,7 @@ from scalewise._readable import readable
 
 
 class Place(StrEnum):
-    """What a multiplier stands at; apart from a readout's, which has that of its module, this is its name too."""
+    """Place of a multiplier. Except at a readout, where the module gives its name, this is its name too."""
 
     READOUT = "readout"  # a module that reads out with a tensor that is drawn for another place
     BRANCH = "residual"  # what residual branches return
@@ -20,12 +20,12 @@ class Place(StrEnum):
 
     @property
     def between_activations(self) -> bool:
-        """Whether it stands at what two activations make together, which no module and no tensor shows."""
+        """True for a place at what two activations make together, which no module and no tensor shows."""
         return self in (Place.ATTENTION, Place.PRODUCT, Place.DISTANCE)
 
     @property
     def may_read_out(self) -> bool:
-        """Whether what the model returns may be made there in place of a readout; attention is inside a network."""
+        """True for a place that may stand at the output instead of a readout; attention is inside a network."""
         return self in (Place.PRODUCT, Place.DISTANCE)
 
 

@@ -14,7 +14,7 @@ _ROWS = (tuple, list, set, frozenset, deque)
 def held_in(
     value: Any, wanted: Callable[[Any], bool], shut: type | tuple[type, ...] = ()
 ) -> Iterator[Any]:
-    """All that is wanted, in order: in containers, and in what objects keep as attributes.
+    """Objects that are wanted, in order: in containers, and in what objects keep as attributes.
 
     So are found the fields of dataclasses and the parameters of distributions.
 

@@ -68,7 +68,7 @@ def beside_the_width(
 
 
 def fixed_columns(stretches: Sequence[Stretch]) -> int:
-    """How many columns all of them are."""
+    """Number of all fixed columns."""
     return sum(stop - start for _, start, stop in stretches)
 
 
@@ -83,7 +83,7 @@ def grown(array: Any, stretches: Sequence[Stretch]) -> Any:
 
 
 def grown_inputs(array: Any, stretches: Sequence[Stretch]) -> Any:
-    """What a weight is given along the last axis, without what does not grow; all of it if that is another axis."""
+    """Numbers that a weight is given along the last axis, but only those that grow; all if that is another axis."""
     last = max((stop for _, _, stop in stretches), default=0)
     if not array.ndim or array.shape[-1] < last:
         return array

@@ -17,7 +17,7 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Passed:
-    """What an array was made by.
+    """Origins of an array.
 
     Args:
         tensors: The last tensor of the model on each way to it.

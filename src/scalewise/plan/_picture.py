@@ -141,9 +141,16 @@ def _curve(axis: Axes, check: Check, row: Row, color: str) -> list[float]:
     middle = np.exp(mean)
     bars = np.stack([middle - np.exp(mean - error), np.exp(mean + error) - middle])
     axis.errorbar(
-        widths, middle, yerr=bars, fmt="o", color=color, markersize=3.6, markeredgewidth=0,
-        elinewidth=1.0, capsize=0,
-    )  # fmt: skip
+        widths,
+        middle,
+        yerr=bars,
+        fmt="o",
+        color=color,
+        markersize=3.6,
+        markeredgewidth=0,
+        elinewidth=1.0,
+        capsize=0,
+    )
     x = np.log(widths)
     line = np.exp(mean.mean() + float(row.predicted) * (x - x.mean()))
     dashes = (0, (1, 1.6)) if row.least == -math.inf else "-"
@@ -152,10 +159,15 @@ def _curve(axis: Axes, check: Check, row: Row, color: str) -> list[float]:
         above = row.excess > 0
         power = f"{row.fit.slope:+.2f}, planned {float(row.predicted):.2g}".replace("-", "−")
         axis.annotate(
-            power, (widths[-1], middle[-1]), xytext=(3, 7 if above else -7),
-            textcoords="offset points", ha="right", va="bottom" if above else "top", fontsize=7.5,
+            power,
+            (widths[-1], middle[-1]),
+            xytext=(3, 7 if above else -7),
+            textcoords="offset points",
+            ha="right",
+            va="bottom" if above else "top",
+            fontsize=7.5,
             color=_OFF,
-        )  # fmt: skip
+        )
     return [*middle, *line]
 
 
@@ -177,7 +189,12 @@ def _legend(canvas: Figure) -> None:
     ]
     labels = [label for _, label in _LINES.values()]
     canvas.legend(
-        marks, labels, loc="outside lower left", ncols=len(marks), fontsize=8.5,
-        title="points: measured; lines: planned power (dotted: at most)", title_fontsize=8.0,
+        marks,
+        labels,
+        loc="outside lower left",
+        ncols=len(marks),
+        fontsize=8.5,
+        title="points: measured; lines: planned power (dotted: at most)",
+        title_fontsize=8.0,
         alignment="left",
-    )  # fmt: skip
+    )

@@ -32,7 +32,7 @@ Gauges = tuple[Mapping[str, Gauge], Mapping[str, Gauge]]
 
 @dataclass(frozen=True)
 class Planner:
-    """What the rows of all tensors are made of.
+    """Maker of the rows of a plan, one for each tensor.
 
     Args:
         probe: The model at the sizes to compare.
@@ -45,7 +45,7 @@ class Planner:
     decisions: Sequence[Decision]
 
     def row(self, d: Decision) -> TensorPlan:
-        """What is planned for one tensor."""
+        """Row of one tensor."""
         t, r, probe = d.tensor, self.request, self.probe
         weights, lookups = self.gauges
         in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
@@ -58,8 +58,16 @@ class Planner:
         forward = Fraction(0) if t.name in self.kept else gauge.total
         trains = known_optimizer(r.optimizer).of(d.role, t.kind, len(t.shape))
         powers = rule(
-            r.strategy, d.role, d.layer, trains.law, residual=r.residual, in_block=in_block,
-            absorbs_branch=absorbs, forward=forward, normed=t.name in self._normed, training=r.training,
+            r.strategy,
+            d.role,
+            d.layer,
+            trains.law,
+            residual=r.residual,
+            in_block=in_block,
+            absorbs_branch=absorbs,
+            forward=forward,
+            normed=t.name in self._normed,
+            training=r.training,
         ) * axis_rules(
             t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t),
             many=self._along.many(t.name), role=d.role,
@@ -67,16 +75,34 @@ class Planner:
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
         fixed = self._fixed(d, shape)
         return TensorPlan(
-            t.name, d.role, d.layer, t.kind, t.module, t.owner, t.shape, shape,
-            fan_in_ratio(d, *(_without(s, fixed) for s in (t.shape, wide))),
-            in_block, powers, self._spread(t), t.aliases, gauge,
-            trains.name, trains.law, times(wide, shape), self._apart.get(t.name, (1, 1)), _terms(d),
-            ends=t.name in self._ends, unused=t.name in self._unused, normed=t.name in self._normed, of=t.of,
+            name=t.name,
+            role=d.role,
+            layer=d.layer,
+            kind=t.kind,
+            module=t.module,
+            owner=t.owner,
+            base_shape=t.shape,
+            shape=shape,
+            fan_in=fan_in_ratio(d, *(_without(s, fixed) for s in (t.shape, wide))),
+            in_block=in_block,
+            rule=powers,
+            base=self._spread(t),
+            aliases=t.aliases,
+            gauge=gauge,
+            optimizer=trains.name,
+            law=trains.law,
+            beside=times(wide, shape),
+            blocks=self._apart.get(t.name, (1, 1)),
+            terms=_terms(d),
+            ends=t.name in self._ends,
+            unused=t.name in self._unused,
+            normed=t.name in self._normed,
+            of=t.of,
             fixed=fixed,
-        )  # fmt: skip
+        )
 
     def _fixed(self, d: Decision, shape: tuple[int, ...]) -> tuple[Stretch, ...]:
-        """What a tensor sums over beside the width."""
+        """Stretches of fixed size that a tensor sums over beside the width."""
         passes = self.probe.passes
         if passes is None or self.request.strategy.plain_biases:
             return ()
@@ -85,7 +111,7 @@ class Planner:
         )
 
     def _of_length(self, t: TensorDescription) -> Gauge:
-        """What stands for the multiplier of lengths of weights."""
+        """Gauge that stands for the multiplier of lengths of weights."""
         direction = next(d for d in self.decisions if d.tensor.name == t.of)
         axes = [growing_axes(x, self._wide[x.name]) for x in (direction.tensor, t)]
         return of_length(self.row(direction).rule.init, *axes)
@@ -179,7 +205,7 @@ def _without(shape: tuple[int, ...], fixed: Sequence[Stretch]) -> tuple[int, ...
 
 
 def _terms(d: Decision) -> int:
-    """How many terms a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
+    """Number of terms that a tensor sums over at the base; 1 where rows are picked, 0 where nothing is summed."""
     if d.tensor.kind is Kind.LOOKUP:
         return 1
     axes = d.fan_in or (d.tensor.fan_in if d.tensor.kind is Kind.MATRIX else ())
@@ -187,12 +213,12 @@ def _terms(d: Decision) -> int:
 
 
 def _law(t: TensorDescription) -> tuple[object, ...]:
-    """What tensors of all depths have in common that are drawn from one law."""
+    """Key that is the same for tensors of all depths that are drawn from one law."""
     return pattern(t.name), t.shape, t.kind, t.module
 
 
 def _drawn_by_depth(probe: Probe) -> dict[tuple[object, ...], float]:
-    """How much larger the factory itself draws a kind of tensor at the target's depth than at the base's."""
+    """Factor by which the factory itself draws a kind of tensor larger at the target's depth than at the base's."""
     if probe.shallow is None:
         return {}
     pairs = ((probe.base, probe.spreads), (probe.shallow, probe.shallow_spreads))

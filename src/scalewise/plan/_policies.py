@@ -29,7 +29,7 @@ _Row = TypeVar("_Row")
 @dataclass(frozen=True)
 @readable
 class Policy:
-    """How settings follow batch and duration.
+    """Rule by which settings follow batch and duration.
 
     Args:
         name: Its name.
@@ -59,7 +59,7 @@ class Policy:
 @dataclass(frozen=True)
 @readable
 class Decay:
-    """How learning rate times decay follows all sizes.
+    """Rule by which learning rate times decay follows all sizes.
 
     Args:
         name: Its name.
@@ -83,53 +83,85 @@ def _policies() -> Mapping[str, Policy]:
     noise = B**-_HALF
     rows = (
         Policy(
-            "sde", ("batch",), B**_HALF, noise, B, B,
+            "sde",
+            ("batch",),
+            step=B**_HALF,
+            gradient=noise,
+            beta1=B,
+            beta2=B,
             assumes="Gradients are mostly noise, and batches stay below the critical one.",
             source="Malladi et al. 2205.10287: one stochastic differential equation for all batches",
         ),
         Policy(
-            "sde_beta2", ("batch",), B**_HALF, noise, Powers(), B,
+            "sde_beta2",
+            ("batch",),
+            step=B**_HALF,
+            gradient=noise,
+            beta1=Powers(),
+            beta2=B,
             assumes="As 'sde', but the first moment keeps its decay rate.",
             source="Malladi et al. 2205.10287 for the rest; 2507.07101 keeps beta1",
         ),
         Policy(
-            "sdew", ("batch",), Powers(), noise, Powers(), B**_HALF, B**_HALF,
+            "sdew",
+            ("batch",),
+            step=Powers(),
+            gradient=noise,
+            beta1=Powers(),
+            beta2=B**_HALF,
+            shrinks=B**_HALF,
             assumes="The learning rate stays, and weight decay takes the change of the batch.",
             source="2411.15958, as ArchScale's code has it, which calls the power of 1-beta2 empirical",
         ),
         Policy(
-            "completed", ("batch", "tokens"), per_step**_HALF, per_step**-_HALF, per_step, per_step, per_step,
+            "completed",
+            ("batch", "tokens"),
+            step=per_step**_HALF,
+            gradient=per_step**-_HALF,
+            beta1=per_step,
+            beta2=per_step,
+            shrinks=per_step,
             assumes="The run is one stochastic process of fixed length: four times the batch at equal steps "
             "changes nothing. A first transfer of it to 1e23 operations diverged.",
             source="Complete(d)P, 2512.22382; the divergence: Marin's Delphi",
         ),
         Policy(
-            "delphi", ("batch", "tokens"), Powers(batch=_HALF, tokens=Fraction(-3, 10)), beta2=B, half_life=True,
+            "delphi",
+            ("batch", "tokens"),
+            step=Powers(batch=_HALF, tokens=Fraction(-3, 10)),
+            beta2=B,
+            half_life=True,
             assumes="The second moment forgets after equally many tokens; powers are fits.",
             source="the code of Marin's Delphi, which calls the root of the batch borrowed for Muon",
         ),
         Policy(
-            "horizon", ("tokens",), Powers(tokens=Fraction(-8, 25)),
+            "horizon",
+            ("tokens",),
+            step=Powers(tokens=Fraction(-8, 25)),
             assumes="A fit of the best learning rate over durations, at any fixed batch.",
             source="Bjorck et al. 2409.19913; HyperP and ArchScale take the same -0.32 for Muon",
         ),
         Policy(
-            "root_horizon", ("tokens",), Powers(tokens=-_HALF),
+            "root_horizon",
+            ("tokens",),
+            step=Powers(tokens=-_HALF),
             assumes="The sum of squares of the steps stays.",
             source="the tokens of Complete(d)P, 2512.22382, alone",
         ),
         Policy(
-            "fixed_steps", ("tokens",),
+            "fixed_steps",
+            ("tokens",),
             assumes="The best settings do not depend on the duration.",
             source="what a script does that scales nothing",
         ),
         Policy(
-            "fixed_batch", ("batch",),
+            "fixed_batch",
+            ("batch",),
             assumes="The best settings do not depend on the batch, as one study finds for batches of 32 to 512 at "
             "fixed tokens per parameter.",
             source="a replication of Complete(d)P at 60M to 1B parameters, three seeds",
         ),
-    )  # fmt: skip
+    )
     return MappingProxyType({p.name: p for p in rows})
 
 
@@ -143,34 +175,39 @@ def _decays() -> Mapping[str, Decay]:
             source="maximal updates with independent decay",
         ),
         Decay(
-            "timescale", per_step,
+            "timescale",
+            per_step,
             assumes="Weights average over the same part of the run: learning rate times decay goes as one over "
             "the steps.",
             source="Wang and Aitchison 2405.13698; Complete(d)P and nanochat follow it",
         ),
         Decay(
-            "power_lines", per_step * tokens_per_parameter,
+            "power_lines",
+            per_step * tokens_per_parameter,
             assumes="The part of the run over which weights average falls as (tokens per parameter)^-0.527.",
             source="Power Lines 2505.13738, a fit with AdamW",
         ),
         Decay(
-            "steady", hidden=Powers(fan_in=-_HALF),
+            "steady",
+            hidden=Powers(fan_in=-_HALF),
             assumes="Late in training hidden matrices have forgotten how they started, and their largest singular "
             "value goes as (rate/decay)^1/2 n^3/4; vectors are not decayed there.",
             source="Fan et al. 2510.15262, measured with AdamW: decay itself as n^1/2",
         ),
         Decay(
-            "inverse_width", Powers(width=-_ONE),
+            "inverse_width",
+            Powers(width=-_ONE),
             assumes="Tokens grow with the width, as at compute-optimal training.",
             source="Qiu et al. 2512.05620, 3.4: near the best for AdamW, Muon, Shampoo and SOAP",
         ),
         Decay(
-            "constant", coupled=True,
+            "constant",
+            coupled=True,
             assumes="The number that the optimizer is given stays, whatever the learning rate.",
             source="what a script does that does not scale it; with maximal updates hidden matrices of AdamW decay "
             "ever less as they grow",
         ),
-    )  # fmt: skip
+    )
     return MappingProxyType({d.name: d for d in rows})
 
 
@@ -212,7 +249,7 @@ class Training:
 
     @property
     def step(self) -> Powers:
-        """By what powers steps are to move entries."""
+        """Powers by which steps are to move entries."""
         return self._all("step")
 
     @property
@@ -227,12 +264,12 @@ class Training:
 
     @property
     def half_life(self) -> bool:
-        """Whether the powers of the moments are those of half-lives."""
+        """True if the powers of the moments are those of half-lives."""
         return any(p.half_life for p in self.policies)
 
     @property
     def coupled(self) -> bool:
-        """Whether decay has powers of its own, whatever the learning rate."""
+        """True if decay has powers of its own, whatever the learning rate."""
         return self.decay is not None and self.decay.coupled
 
     def shrinks(self, hidden: bool) -> Powers:

@@ -86,7 +86,7 @@ def predictions(
     growth: Mapping[str, Growth] | None = None,
     modules: Mapping[str, str] | None = None,
 ) -> dict[str, Predicted]:
-    """The same for many tensors, by name; `modules` says which act together, if not those of an owner."""
+    """Predicted powers of many tensors, by name; `modules` says which act together, if not those of an owner."""
     grown = _Grown(plan, growth or {}, modules or {})
     features = of_features(plan, zero_readout, growth)
     return {name: _predicted(grown, name, features, zero_readout) for name in names}
@@ -136,7 +136,7 @@ class _Grown:
     modules: Mapping[str, str] = field(default_factory=dict)
 
     def together(self, name: str) -> list[TensorPlan]:
-        """All tensors that write to one output."""
+        """Tensors that write to one output."""
         place, tensor = self.modules.get(name), self.plan[name]
         if place:
             return [self.plan[n] for n, m in self.modules.items() if m == place]
@@ -151,7 +151,7 @@ class _Grown:
 def of_readout(
     plan: Plan, *, zero_readout: bool = False, growth: Mapping[str, Growth] | None = None
 ) -> tuple[list[Fraction], Fraction]:
-    r"""What moves the logits, and their size at initialisation without a bias, $n^{1/2-A}$.
+    r"""Powers of what moves the logits, and of their size at initialisation without a bias, $n^{1/2-A}$.
 
     The readout moves, $n^{1-U}$, and what it reads moves, which it passes on at $n^{1-A}$ where the two are
     aligned and at $n^{1/2-A}$ where they are not: the largest is seen, in a narrow network some of each.
@@ -169,7 +169,7 @@ def _of_readout(
 
 
 def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
-    """Whether a tensor writes to the network's output: a readout or its bias."""
+    """True if a tensor writes to the network's output: a readout or its bias."""
     if tensor.role is not Role.FIXED:
         return tensor.role is Role.OUTPUT
     # An embedding that is tied reads out in the modules of its other names.
@@ -182,13 +182,13 @@ def reads_out(plan: Plan, tensor: TensorPlan) -> bool:
 
 
 def returns_products(plan: Plan) -> bool:
-    """Whether no tensor reads out: the model, or its loss, makes products or distances of its features."""
+    """True if no tensor reads out: the model, or its loss, makes products or distances of its features."""
     reads = any(t.role is Role.OUTPUT for t in plan.tensors)
     return not reads and all(m.place is not Place.READOUT for m in plan.multipliers)
 
 
 def part_of_loss(plan: Plan, tensor: TensorPlan) -> bool:
-    """Whether what is returned is made by a tensor of fixed size from what readouts write.
+    """True if a tensor of fixed size makes what is returned from what readouts write.
 
     It may be a norm, which divides their size out. To the network whose width is scaled, all this is a part of the
     loss: how gradients come out of it is measured at the readouts, and no power of the width is planned for it.
@@ -225,7 +225,7 @@ def _gradient(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction
 def _least_gradient(
     plan: Plan, tensor: TensorPlan, gradient: Fraction, zero_readout: bool
 ) -> Fraction:
-    """Of random targets and a large batch little is left but the pull of the outputs themselves.
+    """Power of the smallest gradient, of random targets and a large batch: little is left but the pull of outputs.
 
     A tensor below a readout is pulled by its random weights too. Where features are multiplied in place of a
     readout, each reads out the other.
@@ -238,7 +238,7 @@ def _least_gradient(
 
 
 def _update(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction:
-    """Of the entries of one outer product; see `scalewise.plan._laws`."""
+    """Power of the entries of a step that follows one outer product; see `scalewise.plan._laws`."""
     h, growth = tensor.law.degree, grown.of(tensor)
     norm = norm_powers(tensor.law.norm, tensor.role, tensor.rule.init)
     driven = h * _gradient(grown, tensor, zero_readout) if h else _ZERO
@@ -246,21 +246,21 @@ def _update(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> Fraction:
 
 
 def _unmeasured(grown: _Grown, tensor: TensorPlan) -> Fraction:
-    """What a step that is measured, by its entries or its singular value, has of the sides of the tensor."""
+    """Power of the tensor's sides that is part of a step as measured, by its entries or its singular value."""
     norm = norm_powers(replace(tensor.law.norm, weight=_ZERO), tensor.role, tensor.rule.init)
     power = tensor.law.degree - (0 if tensor.spectral else 1)
     return of_width(norm**power, grown.of(tensor))
 
 
 def _of_norms(grown: _Grown, tensor: TensorPlan) -> Fraction:
-    """By how much less than they themselves lengths spread about their mean, as norms of many random entries."""
+    """Power by which lengths spread less about their mean than they are, as norms of many random entries do."""
     if not tensor.of or all(size == 1 for size in tensor.shape):
         return _ZERO
     return spanned(grown.of(grown.plan[tensor.of]), grown.of(tensor)) / 2
 
 
 def _filled(grown: _Grown, tensor: TensorPlan) -> Fraction:
-    """By how much entries are larger where a step is of full rank, as that of a large batch may be."""
+    """Power by which entries are larger where a step is of full rank, as that of a large batch may be."""
     norm, growth = tensor.law.norm, grown.of(tensor)
     sides = [(norm.fan_in, growth.fan_in), (norm.fan_out, growth.fan_out)]
     rotated = [grows for power, grows in sides if power]
@@ -268,7 +268,7 @@ def _filled(grown: _Grown, tensor: TensorPlan) -> Fraction:
 
 
 def _own_change(grown: _Grown, tensor: TensorPlan, zero_readout: bool) -> tuple[Fraction, Fraction]:
-    """Of a sum over the fan-in, aligned and at random."""
+    """Powers of the change that a tensor's own step makes, with terms that are aligned and with random ones."""
     summed = tensor.role in (Role.HIDDEN, Role.OUTPUT, Role.BOTTLENECK)
     update, terms = _update(grown, tensor, zero_readout), grown.of(tensor).fan_in
     forward = update + tensor.gauge.total

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Sights:
-    """What was seen of a factory's models: a plan for another target looks at that alone.
+    """Models of a factory as they were seen, by their sizes: a plan for another target looks at that target alone.
 
     It stays in its process: what a plan has seen does not make it another plan.
     """
@@ -35,7 +35,7 @@ class Sights:
         return Sights, ()
 
     def once(self, what: str, sizes: Mapping[str, Any], look: Callable[[], T]) -> T:
-        """What `look` finds, or found at the same sizes before."""
+        """Result of `look`, or of an earlier look at the same sizes."""
         key = what, repr(sorted(sizes.items()))
         if key not in self.found:
             self.found[key] = look()
@@ -79,7 +79,7 @@ class Probe:
 
 
 def is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
-    """Whether the rows of a tensor are picked; if it also multiplies, its kind tells which use is its own."""
+    """True if the rows of a tensor are picked; if it also multiplies, its kind tells which use is its own."""
     if passes is None:
         return t.kind is Kind.LOOKUP
     seen = passes.narrow
@@ -88,7 +88,7 @@ def is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
 
 @dataclass(frozen=True)
 class Along:
-    """What was seen of tensors along sizes other than the width."""
+    """Tensors as they were seen along sizes other than the width."""
 
     probe: Probe
 
@@ -108,7 +108,7 @@ class Along:
         return frozenset(axis for axis, names in self.probe.many.items() if name in names)
 
     def forward(self, t: TensorDescription) -> dict[str, Fraction]:
-        """By axis the power by which the model's own code multiplies it."""
+        """Powers by which the model's own code multiplies it, by axis."""
         out = {}
         for axis, passes in self.probe.other_passes.items():
             weights, lookups = self._gauges[axis]
@@ -152,7 +152,7 @@ def blocks_of(
     target: Mapping[str, Any],
     targets: Mapping[str, TensorDescription],
 ) -> dict[str, tuple[int, int]]:
-    """How many blocks of each tensor are treated apart, at the base and at the target."""
+    """Number of blocks of each tensor that are treated apart, at the base and at the target."""
     out: dict[str, tuple[int, int]] = {}
     for wanted, said in blocks.items():
         hits = matching(wanted, targets)

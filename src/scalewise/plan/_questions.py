@@ -24,7 +24,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Wording:
-    """What an adapter adds to questions.
+    """Phrases that an adapter adds to questions.
 
     Args:
         readout: How to say that an embedding reads out; ``{name}`` stands for its name.
@@ -40,7 +40,7 @@ class Wording:
 
 
 class Asked(PlanError):
-    """What cannot be decided without the user.
+    """Error with all questions that only the user can answer.
 
     Args:
         text: All questions, as sentences.
@@ -81,7 +81,7 @@ def ask(questions: Sequence[Question]) -> None:
 
 
 def _written(value: Any) -> str:
-    """As one writes it in a call."""
+    """Answer as one writes it in a call."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f'"{k}": "{v}"' for k, v in value.items()) + "}"
     return "[" + ", ".join(f'"{v}"' for v in dict.fromkeys(value)) + "]"

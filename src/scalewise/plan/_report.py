@@ -30,12 +30,12 @@ _CURVED, _BENT = 0.1, 0.25
 
 
 def tell(check: Check, *, brief: bool = False) -> str:
-    """All of a check, or only what is wrong with it."""
+    """Print all of a check, or only what is wrong with it."""
     return "\n".join(map(str, _wrong(check) if brief else told(check)))
 
 
 def told(check: Check) -> list[str | Rows]:
-    """All of a check, line by line."""
+    """Lines of a check."""
     return [
         *_head(check),
         "",
@@ -111,7 +111,7 @@ def _grid(check: Check) -> Rows:
 
 
 def _merged(table: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """One line for all tensors that differ by layer numbers only: the first, unless one is off."""
+    """Line for all tensors that differ by layer numbers only: the first, unless one is off."""
     groups: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for line in table:
         groups.setdefault((pattern(line[0]), line[1]), []).append(line)

@@ -15,7 +15,7 @@ from scalewise.plan._laws import SPECTRAL, Optimizer, known_optimizer
 from scalewise.plan._policies import Training, training
 from scalewise.plan._roles import Role, RoleSpec
 from scalewise.scaling import ABC, Strategy
-from scalewise.scaling._strategies import strategy_of
+from scalewise.scaling.spi import strategy_of
 
 # What `plan` is given in every framework; its annotations refuse all else.
 FACTORY = "a function that returns a new model, such as lambda width: MyModel(width)"
@@ -106,7 +106,7 @@ class Request:
         return Fraction(1) if self.depth is None else self._ratio(self.depth)
 
     def at(self, sizes: Mapping[str, object]) -> Request:
-        """The same for another target."""
+        """This request for another target."""
         _, target = _sizes(self.base, resized(self.target, sizes), self.width, self.depth)
         _seen(self.build, self.base, target)
         said, decay = [p.name for p in self.training.policies], self.training.decay
@@ -184,11 +184,22 @@ def requested(
         )
     named = (policy,) if isinstance(policy, str) else tuple(policy)
     return Request(
-        build, one, two,
-        strategy_of(strategy), trained.name, _adjustment(adjust, trained), dict(roles or {}), residual,
-        tuple(branch_outputs), tuple(multiplied), width, known,
-        training(named, decay, _changes(one, two)), dict(blocks or {}), tuple(keep),
-    )  # fmt: skip
+        build=build,
+        base=one,
+        target=two,
+        strategy=strategy_of(strategy),
+        optimizer=trained.name,
+        adjust=_adjustment(adjust, trained),
+        roles=dict(roles or {}),
+        residual=residual,
+        branch_outputs=tuple(branch_outputs),
+        multiplied=tuple(multiplied),
+        width=width,
+        depth=known,
+        training=training(named, decay, _changes(one, two)),
+        blocks=dict(blocks or {}),
+        keep=tuple(keep),
+    )
 
 
 def _adjustment(adjust: str | None, optimizer: Optimizer) -> str:

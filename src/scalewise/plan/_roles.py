@@ -15,7 +15,7 @@ from scalewise._checked import Must
 
 
 class Role(StrEnum):
-    """How a tensor meets the width.
+    """Relation of a tensor to the width.
 
     | role | fan-in | fan-out | examples |
     |---|---|---|---|
@@ -36,7 +36,7 @@ class Role(StrEnum):
 
 
 class Layer(StrEnum):
-    """Which exponents of a strategy a tensor takes: those of the first, a hidden or the last layer."""
+    """Layer whose exponents of a strategy a tensor takes: the first, a hidden or the last one."""
 
     FIRST = "first"
     HIDDEN = "hidden"
@@ -44,7 +44,7 @@ class Layer(StrEnum):
 
 
 class Kind(StrEnum):
-    """What the module that owns a tensor does with it."""
+    """Use that the module which owns a tensor makes of it."""
 
     MATRIX = "matrix"  # sums over the fan-in axes
     LOOKUP = "lookup"  # picks a row: the fan-in axis is an index, nothing is summed

@@ -48,7 +48,7 @@ _HALF, _ZERO = Fraction(1, 2), Fraction(0)
 @dataclass(frozen=True)
 @readable
 class Row:
-    """One quantity of one tensor.
+    """Row of one quantity of one tensor.
 
     Args:
         tensor: Its name.
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def excess(self) -> float:
-        """How far the slope is outside what is planned; infinite where the size diverged."""
+        """Distance of the slope from what is planned; infinite where the size diverged."""
         if self.fit.status is Status.DIVERGED:
             return math.inf
         if self.fit.status is not Status.FITTED:
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        """Whether the slope is as planned within the tolerance and its error, or tends to it."""
+        """True if the slope is as planned within the tolerance and its error, or tends to it."""
         return not self._far or self.settles
 
     @property
@@ -90,7 +90,7 @@ class Row:
 
     @property
     def allowed(self) -> float:
-        """How far the slope may be off: twice the tolerance where the rest of the network has a part in it.
+        """Distance that the slope may have: twice the tolerance where the rest of the network has a part in it.
 
         Spreads and learning rates are what a plan sets, and are powers at any width. All else tends to its power
         as the width grows; the least that a wrong rule is off by is a quarter, of which this is half.
@@ -101,7 +101,7 @@ class Row:
 
     @property
     def settles(self) -> bool:
-        """Whether it is off over these widths and right at the largest; spreads and rates must be exact."""
+        """True if the slope is off over these widths and right at the largest; spreads and rates must be exact."""
         exact = self.quantity in _EXACT
         if exact or self.fit.status is not Status.FITTED or not self._far:
             return False
@@ -110,7 +110,7 @@ class Row:
 
     @property
     def only_just(self) -> bool:
-        """Whether it agrees because too few entries tell the spread."""
+        """True if it agrees only because too few entries tell the spread."""
         return self.slack > 0 and self.agrees and abs(self.excess) > self.allowed
 
 
@@ -118,9 +118,12 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
     """All rows, tensor by tensor in the order of the measurement."""
     out: list[Row] = []
     expected = predictions(
-        plan, measured.tensors, zero_readout=measured.zero_readout, growth=measured.growth,
+        plan,
+        measured.tensors,
+        zero_readout=measured.zero_readout,
+        growth=measured.growth,
         modules=dict(zip(measured.tensors, measured.modules, strict=True)),
-    )  # fmt: skip
+    )
     for name, p in expected.items():
         tied = _is_tied(plan, measured, name)
         for quantity in JUDGED:
@@ -131,12 +134,22 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             outside = part_of_loss(plan, plan[name]) or _by_the_loss_alone(plan, name)
             unplanned = quantity not in _EXACT and outside
             fit = Fit() if unplanned else power_law(measured.widths, sizes)
-            out.append(Row(name, quantity, top, least, fit, tolerance, slack))
+            out.append(
+                Row(
+                    tensor=name,
+                    quantity=quantity,
+                    predicted=top,
+                    least=least,
+                    fit=fit,
+                    tolerance=tolerance,
+                    slack=slack,
+                )
+            )
     return out
 
 
 def passed_on(plan: Plan, measured: Measurement) -> Measurement:
-    """The same sizes as the model passes them on: what its own code was seen to multiply after a module counts too.
+    """Sizes as the model passes them on: what its own code was seen to multiply after a module counts too.
 
     Powers that are planned are those of what the modules return; whether anything grows is told from this.
     """
@@ -203,7 +216,7 @@ def _left(plan: Plan, place: str) -> Fraction:
 
 
 def returned_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
-    """What the model returns where products of its features take the place of a readout.
+    """Rows of what the model returns where products of its features take the place of a readout.
 
     Features of independent tensors are not aligned before the first step, so it may start as small as it will.
     """
@@ -222,7 +235,7 @@ def returned_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[R
 def sizes_of(
     plan: Plan, measured: Measurement, name: str, quantity: Quantity
 ) -> Float[np.ndarray, "width seed"]:
-    """What is fitted: rates are derived, and gradients that are only rounding are zero."""
+    """Sizes as they are fitted: rates are derived, and gradients that are only rounding are zero."""
     if quantity in _DRIVEN and _is_rounding(plan, measured, name):
         return np.zeros((len(measured.widths), measured.seeds))
     if quantity is Quantity.GRADIENT:
@@ -253,7 +266,7 @@ def from_loss(plan: Plan, measured: Measurement) -> Float[np.ndarray, "width see
 
 
 def _is_rounding(plan: Plan, measured: Measurement, name: str) -> bool:
-    """Whether a bias has no gradient but rounding: before a softmax or a norm it may change nothing."""
+    """True if a bias has no gradient but rounding: before a softmax or a norm it may change nothing."""
     if not _is_added(plan, name):
         return False
     others = [n for n in _beside(measured, name) if plan[n].kind is Kind.MATRIX or _sums(plan, n)]
@@ -310,7 +323,7 @@ def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fractio
 
 
 def starts_small(plan: Plan) -> bool:
-    """Whether what a plan says of sizes is an upper bound: a part of the network comes through a bottleneck.
+    """True if sizes in a plan are upper bounds, because a part of the network comes through a bottleneck.
 
     That starts small and grows as it is trained, and whatever reads it, directly or not, does so too; unless a norm
     takes its size away.
@@ -336,23 +349,23 @@ def _beside(measured: Measurement, name: str) -> list[str]:
 
 
 def _is_added(plan: Plan, name: str) -> bool:
-    """Whether a tensor is a bias; of one whose module says nothing, by its role."""
+    """True if a tensor is a bias; where its module says nothing, its role tells."""
     kind, role = plan[name].kind, plan[name].role
     return kind is Kind.BIAS or (kind is Kind.UNKNOWN and role in (Role.VECTOR, Role.FIXED))
 
 
 def _by_the_loss_alone(plan: Plan, name: str) -> bool:
-    """Whether a tensor of fixed size has no part in what the model returns, as weights of several losses."""
+    """True if a tensor of fixed size has no part in what the model returns, as weights of several losses."""
     return plan[name].role is Role.FIXED and plan[name].unused
 
 
 def _sums(plan: Plan, name: str) -> bool:
-    """The same of one that is summed over."""
+    """True if a tensor is summed over, though its module says nothing."""
     return plan[name].kind is Kind.UNKNOWN and not _is_added(plan, name)
 
 
 def _init_slack(plan: Plan, measured: Measurement, name: str) -> float:
-    """What the power of a spread may be off because few entries do not tell it."""
+    """Uncertainty of the power of a spread that too few entries tell exactly."""
     tensor = plan[name]
     x = np.log2(measured.widths) - np.mean(np.log2(measured.widths))
     leverage = float(np.abs(x).sum() / (x @ x))

@@ -42,9 +42,9 @@ _PLAIN, _SAME = Training(), Powers()
 @dataclass(frozen=True)
 @readable
 class Rule:
-    """What multiplies a tensor's base settings: `init`, `lr`, `eps`, `weight_decay`.
+    """Powers that multiply a tensor's base settings: `init`, `lr`, `eps`, `weight_decay`.
 
-    Of `beta1` and `beta2`, the decay rates of moments, what multiplies one minus them.
+    Those of `beta1` and `beta2`, the decay rates of moments, multiply one minus them.
     """
 
     init: Powers
@@ -61,13 +61,13 @@ class Rule:
         return Rule(*(getattr(self, f.name) * getattr(other, f.name) ** -1 for f in fields(self)))
 
     def along(self, axis: str) -> Rule:
-        """The same rule where `axis` grows as the width would."""
+        """A copy of this rule for `axis` in place of the width."""
         return Rule(*(Powers(**{axis: getattr(self, f.name).of_width}) for f in fields(self)))
 
 
 @dataclass(frozen=True)
 class Exponents:
-    """Of one layer: `p`, `q` with the fan-in taken out, and `r`; see `Strategy`."""
+    """Exponents of one layer: `p`, `q` with the fan-in taken out, and `r`; see `Strategy`."""
 
     p: Fraction
     q: Fraction

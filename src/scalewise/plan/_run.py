@@ -39,7 +39,7 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class Scene:
-    """What can be learnt from one network of all that are alike but for their sizes.
+    """Facts that one network shows and that hold for all that differ from it in size alone.
 
     Args:
         names: The trainable tensors; a tied one by the name it has where it looks up.
@@ -63,15 +63,15 @@ class Scene:
 
 @runtime_checkable
 class Bench(Protocol):
-    """How an adapter builds the networks of a verification, on one batch and with one loss."""
+    """Adapter that builds the networks of a verification, on one batch and with one loss."""
 
     @property
     def searches(self) -> bool:
-        """Whether the learning rate is ours to choose."""
+        """True if the learning rate is ours to choose."""
         ...
 
     def scene(self, plan: Any, seed: int) -> Scene:
-        """What one network shows; raises `PlanError` where its loss cannot be used."""
+        """The scene of one network; raises `PlanError` where its loss cannot be used."""
         ...
 
     def network(self, plan: Any, scene: Scene, seed: int, lr: float) -> Network:
@@ -79,7 +79,7 @@ class Bench(Protocol):
         ...
 
     def everywhere(self, plan: Any, scene: Scene, seed: int) -> Scene:
-        """The same scene with every place where something can be seen, and no tensors."""
+        """The scene with every place where something can be seen, and no tensors."""
         ...
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -89,7 +89,7 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """What all networks of one measurement have in common.
+    """The networks of one measurement, and their common settings.
 
     Args:
         bench: Builds them.
@@ -115,7 +115,7 @@ class Run:
         return self.bench.network(self.plans[index], self.scene, drawn, self.lr or 0.0)
 
     def draw(self, seed: int, index: int = 0) -> int:
-        """What a network is drawn from: independent for each width and seed."""
+        """Seed of a network: independent for each width and seed."""
         return _draw(seed, self.widths[index])
 
     def measure(self, index: int, seed: int) -> Sizes:
@@ -127,15 +127,17 @@ class Run:
     def _sizes(self, network: Network, index: int, *, linearity: bool) -> Sizes:
         table = self.plans[index].table
         return measure_network(
-            network, self.steps, linearity=linearity,
+            network,
+            self.steps,
+            linearity=linearity,
             spectral={n: table[n].blocks[1] for n in self.scene.names if table[n].spectral},
             fixed=[n for n in self.scene.names if table[n].role is Role.FIXED],
             beside={n: table[n].fixed for n in {*self.scene.names, *self.scene.readouts}},
             read_by={self.scene.places.module.get(n, n): n for n in self.scene.readouts},
-        )  # fmt: skip
+        )
 
     def with_rate(self, lr: float | None) -> Run:
-        """The same with the learning rate given, or one that is small, unless the user's setup has one."""
+        """This run at a given learning rate, or at one that is small, unless the user's setup has one."""
         if not self.bench.searches:
             return self
         return self._with_small_lr() if lr is None else replace(self, lr=lr)
@@ -182,7 +184,7 @@ class Run:
         )
 
     def collect(self, found: list[list[Sizes]]) -> Measurement:
-        """All sizes as arrays: one row for a tensor, with what its module does in that of its leader."""
+        """Sizes as arrays: one row for a tensor, with what its module does in that of its leader."""
         places, readouts = self.scene.places, self.scene.readouts
         ranks = {m: i for i, m in enumerate(places.order)}
         rows = dict.fromkeys((*self.scene.names, *readouts))

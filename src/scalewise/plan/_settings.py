@@ -66,5 +66,9 @@ def groups(
         name = "+".join(r for r in Role if r in roles)
         taken = sum(g.name.split("#")[0] == name for g in out)
         label = f"{name}#{taken + 1}" if taken else name
-        out.append(SettingsGroup(label, lr, epsilon, decay, tuple(mine), optimizer, *betas))
+        out.append(
+            SettingsGroup(
+                label, lr, epsilon, decay, tuple(mine), optimizer, beta1=betas[0], beta2=betas[1]
+            )
+        )
     return out

@@ -22,7 +22,7 @@ _NONE: Mapping[str, int] = {}
 
 @dataclass(frozen=True)
 class Places:
-    """Where the tensors of a model act.
+    """Places where the tensors of a model act.
 
     Args:
         module: For each tensor the module that shows what it does; tensors without one are missing.
@@ -64,7 +64,7 @@ class Logits:
 
 @dataclass
 class Record:
-    """What was seen in one pass; one array for each call, each a copy.
+    """Arrays seen in one pass; one for each call, each a copy.
 
     Args:
         outputs: By module what it returns.
@@ -128,7 +128,7 @@ class Network(Protocol):
 
 @dataclass
 class Sizes:
-    """What one network gave.
+    """Sizes measured on one network.
 
     Args:
         tensor: (name, quantity) to a size, for what belongs to a tensor.
@@ -271,7 +271,7 @@ def _change(network: Network, parts: list[Any], later: list[Any]) -> float:
 
 
 def _bend(network: Network, before: Record, half: Record, after: Record) -> float:
-    """How far the change of what is read out is from twice that of half the step."""
+    """Distance of the change of what is read out from twice that of half the step."""
     worst = 0.0
     for module, parts in before.inputs.items():
         triples = list(zip(parts, half.inputs[module], after.inputs[module], strict=False))
@@ -285,7 +285,7 @@ def _bend(network: Network, before: Record, half: Record, after: Record) -> floa
 
 
 def _of_factors(network: Network, was: Logits, new: Logits) -> float:
-    """How far queries and keys moved, as a change of their product."""
+    """Movement of queries and keys, as a change of their product."""
     sizes = [network.rms([t]) for t in was.factors]
     steps = [network.rms([b - a]) for a, b in zip(was.factors, new.factors, strict=True)]
     return steps[0] * sizes[1] + sizes[0] * steps[1] if steps else math.nan

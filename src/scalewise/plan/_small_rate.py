@@ -23,7 +23,7 @@ class Bracket:
     high: float = math.inf
 
     def with_tried(self, lr: float, *, too_much: bool) -> Bracket:
-        """The same, one more rate having been tried.
+        """This bracket after one more rate has been tried.
 
         Args:
             lr: The rate.
@@ -45,10 +45,10 @@ class Bracket:
 
     @property
     def both(self) -> bool:
-        """Whether some rates were too small and larger ones too large."""
+        """True if some rates were too small and larger ones too large."""
         return 0 < self.low < self.high < math.inf
 
     @property
     def jumps(self) -> bool:
-        """Whether two rates that differ by little move features too little, and too much."""
+        """True if two rates that differ by little move features too little, and too much."""
         return 0 < self.low < self.high <= 1.5 * self.low

@@ -24,7 +24,7 @@ from scalewise.scaling import Strategy
 @dataclass(frozen=True)
 @readable
 class Spread:
-    """How the entries of a freshly built tensor are distributed.
+    """Distribution of the entries of a freshly built tensor.
 
     Args:
         mean: Their mean.
@@ -40,7 +40,7 @@ class Spread:
 @dataclass(frozen=True)
 @readable
 class Constants:
-    """What was tuned at the base for one tensor, as factors of what its own code draws and of the base's settings.
+    """Constants tuned at the base for one tensor: factors of what its own code draws and of the base's settings.
 
     Unlike powers they are the same at every size.
 
@@ -58,7 +58,7 @@ class Constants:
 @dataclass(frozen=True)
 @readable
 class TensorPlan:
-    """What is planned for one tensor.
+    """Row of one tensor in a plan.
 
     Args:
         name: Fully qualified name.
@@ -123,7 +123,7 @@ class TensorPlan:
         )
 
     def _entries(self, shape: tuple[int, ...]) -> int:
-        """How many there are, without those over what does not grow."""
+        """Number of its entries, without those over what does not grow."""
         sizes = list(shape)
         for axis, start, stop in self.fixed:
             sizes[axis] -= stop - start
@@ -131,17 +131,17 @@ class TensorPlan:
 
     @property
     def together(self) -> Fraction:
-        """The same of the units that one step of its optimizer looks at together."""
+        """Target over base of the number of units that one step of its optimizer looks at together."""
         return self.fan_out / Fraction(self.blocks[1], self.blocks[0])
 
     @property
     def unit(self) -> float:
-        """Its standard deviation at the base in units of 1/sqrt(fan-in); 0 where nothing is drawn or summed."""
+        """Standard deviation at the base in units of 1/sqrt(fan-in); 0 where nothing is drawn or summed."""
         return self.base.std * self.constants.std * math.sqrt(self.terms)
 
     @property
     def spectral(self) -> bool:
-        """Whether what has a fixed size in a step of it is a singular value."""
+        """True if its optimizer fixes the singular values of a step."""
         norm = self.law.norm
         return bool(norm.fan_in and norm.fan_out) and len(self.shape) > 1
 
@@ -149,7 +149,7 @@ class TensorPlan:
 @dataclass(frozen=True)
 @readable
 class Factors:
-    """What multiplies the settings of one tensor at the target; of decay rates of moments, one minus them."""
+    """Factors of the settings of one tensor at the target; for decay rates of moments, of one minus them."""
 
     init: float
     lr: float
@@ -160,7 +160,7 @@ class Factors:
 
 
 def _whole(factor: float) -> float:
-    """One, where roots that cancel have left a rounding."""
+    """The number one, where roots that cancel have left a rounding."""
     return 1.0 if math.isclose(factor, 1.0, rel_tol=1e-14) else factor
 
 
@@ -231,7 +231,7 @@ class Plan:
         return self.tensors[self.names[own]]
 
     def respreads(self, tensor: TensorPlan) -> bool:
-        """Whether a `tensor` may have to be drawn otherwise than its own code does."""
+        """True if a `tensor` may have to be drawn otherwise than its own code does."""
         return self.base != self.target or tensor.constants.std != 1
 
     def ratios(self, tensor: TensorPlan) -> Ratios:
@@ -239,7 +239,7 @@ class Plan:
         return Ratios(tensor.fan_in, self.width, self.depth, tensor.together, **self.axes)
 
     def factors(self, name: str) -> Factors:
-        """What multiplies the base settings of the tensor `name`: its powers, and the constants of the base."""
+        """Factors of the base settings of the tensor `name`: its powers, and the constants of the base."""
         p, c = self.powers(name), self[name].constants
         return replace(
             p, init=p.init * c.std, lr=p.lr * c.lr, weight_decay=p.weight_decay * c.weight_decay
@@ -250,8 +250,13 @@ class Plan:
         tensor = self[name]
         ratios, rule = self.ratios(tensor), tensor.rule
         powers: tuple[Powers, ...] = (
-            rule.init, rule.lr, rule.eps, rule.weight_decay, rule.beta1, rule.beta2,
-        )  # fmt: skip
+            rule.init,
+            rule.lr,
+            rule.eps,
+            rule.weight_decay,
+            rule.beta1,
+            rule.beta2,
+        )
         init, lr, eps, decay, *betas = (p.factor(ratios) for p in powers)
         own = self.adjusted(tensor)
         # What shrinks by the learning rate itself does not know of the factor.
@@ -292,7 +297,7 @@ class Plan:
 
     @property
     def laws(self) -> dict[str, Law]:
-        """By name the optimizers that train its tensors, and how each moves them."""
+        """Optimizers that train its tensors, by name, and how each moves them."""
         return {t.optimizer: t.law for t in self.tensors}
 
     def std(self, name: str) -> float:
@@ -300,7 +305,7 @@ class Plan:
         return self[name].base.std * self.factors(name).init
 
     def multiplies(self, place: Place) -> bool:
-        """Whether the plan has a multiplier at such a `place`, which the forward pass must then apply."""
+        """True if the plan has a multiplier at such a `place`, which the forward pass must then apply."""
         return any(m.place is place for m in self.multipliers)
 
     def multiplier(self, name: str) -> float:

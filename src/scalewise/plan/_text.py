@@ -35,7 +35,7 @@ def describe(plan: Plan) -> str:
 
 
 def told(plan: Plan) -> list[str | Rows]:
-    """The same line by line."""
+    """The lines of a printed plan."""
     kinds: dict[_Row, list[TensorPlan]] = {}
     slopes = predictions(plan, [t.name for t in plan.tensors])
     for tensor in plan.tensors:
@@ -46,7 +46,7 @@ def told(plan: Plan) -> list[str | Rows]:
 
 @dataclass(frozen=True)
 class _Row:
-    """What tensors on one line have in common."""
+    """Cells that tensors on one line have in common."""
 
     name: str
     role: str
@@ -131,7 +131,7 @@ def _notes(plan: Plan) -> list[str]:
 
 
 def _of_training(plan: Plan) -> list[str]:
-    """What follows batch, duration and weight decay, who says so, and who says otherwise."""
+    """Lines on batch, duration and weight decay: their consequences, who says so, and who says otherwise."""
     batch, tokens = (plan.axes.get(a, Fraction(1)) for a in ("batch", "tokens"))
     changed = {a: f for a, f in (("batch", batch), ("tokens", tokens)) if f != 1}
     out = []

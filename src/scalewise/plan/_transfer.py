@@ -38,7 +38,7 @@ class GroupSettings:
 @dataclass(frozen=True)
 @readable
 class Transfer:
-    r"""What the base's hyperparameters become at the target.
+    r"""Hyperparameters of the base, carried to the target.
 
     Args:
         groups: One for each set of tensors that share their settings.

@@ -30,7 +30,7 @@ class Use:
 
 
 def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
-    """The same model, where uses say what bare tensors do, and what others do beside what their modules say.
+    """The model once uses say what bare tensors do, and what others do beside what their modules say.
 
     Bare tensors of unclear use stay unknown.
 

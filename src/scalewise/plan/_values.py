@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """Where a part of an array comes from.
+    """Origin of a part of an array.
 
     Args:
         kind: ``"weight"`` (what a tensor writes), ``"lookup"`` (rows of one), ``"product"`` of two arrays summed
             over an axis, ``"pair"`` of two arrays entry by entry, ``"square"``, ``"gap"`` (what is positive of a
             difference of two arrays), ``"positive"``, or ``"other"``.
         name: The tensor's, if it is one.
-        index: Tells sources without a name apart.
+        number: Tells sources without a name apart.
     """
 
     kind: str
     name: str = ""
-    index: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class Trail:
-    """How an array follows a source: it is this number times a power of the source's size.
+    """Relation of an array to a source: it is this number times a power of the source's size.
 
     Args:
         degree: The power; none at all after a norm.
@@ -47,7 +47,7 @@ STILL = Trail(0.0)
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of an array.
+    """An array of a forward pass, as far as it is known.
 
     Args:
         parts: What it is a sum of, and what each has been multiplied by.
@@ -71,11 +71,11 @@ class Value:
 
     @property
     def reach(self) -> float:
-        """The same with the numbers by which products were multiplied."""
+        """The size of its entries with the numbers by which products were multiplied."""
         return max((abs(f) for f in self.parts.values()), default=1.0)
 
     @property
     def told(self) -> float:
-        """The same once the tensors of the model stand for what multiplies them."""
+        """The size of its entries once the tensors of the model stand for what multiplies them."""
         parts = (1.0 if s.name else abs(f) for s, f in self.parts.items() if s.kind != "product")
         return max(parts, default=1.0)

@@ -65,7 +65,7 @@ class Verdict:
         return "stable, regime not told apart" if self.open else f"{self.regime}, stable"
 
     def beside(self, planned: Collection[Regime]) -> Verdict:
-        """The same beside `planned`, the regimes that a plan allows: open if it is none of them and not sure."""
+        """This verdict beside `planned`, the regimes that a plan allows: open if it is unsure and none of them."""
         told = self.sure or self.regime is None
         return replace(self, open=not told and self.regime not in planned)
 
@@ -89,15 +89,19 @@ def judge(
     """
     found = list(rows)
     features, logits, own = _moves(found, measured)
+    stable = Verdict(None, True, True, features, logits, ())
     growing = [r for r in found if r.quantity in _SIZES and grows(r.fit, tolerance)]
     if growing:
         worst = sorted(growing, key=lambda r: -r.fit.slope)
         reasons = tuple(_grown(r, measured) for r in worst)
-        return Verdict(Regime.UNSTABLE, False, False, features, logits, reasons)
+        return replace(
+            stable, regime=Regime.UNSTABLE, stable=False, nontrivial=False, reasons=reasons
+        )
     calm = _calm([r for r in found if r.quantity in _SIZES], measured, tolerance)
     if Status.ABSENT in (features.status, logits.status):
         reasons = (calm, not_seen(measured.unseen or measured.readouts))
-        return Verdict(None, True, False, features, logits, reasons, sure=False)
+        return replace(stable, nontrivial=False, reasons=reasons, sure=False)
+    trivial = replace(stable, regime=Regime.TRIVIAL, nontrivial=False)
     moved = logits.status is Status.FITTED
     fades = _fades(logits, tolerance)
     # A frozen readout has no update of its own to show at which order the logits will move.
@@ -106,7 +110,7 @@ def judge(
     if not moved or (fades and _fades(own, tolerance)):
         power = f"by n^({_slope_and_error(logits)})" if moved else "not at all"
         reasons = (calm, f"The logits move {power}.", *([soon] if late else []))
-        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, shown and not late)
+        return replace(trivial, reasons=reasons, sure=shown and not late)
     # What the readout's own update does is one part of the change, and the first to show its power.
     alone = (
         f", and by n^({_slope_and_error(own)}) through the readout's own update" if fades else ""
@@ -119,18 +123,18 @@ def judge(
             "its readouts return is not what it returns, or is scaled down on the way."
         )
         reasons = (*reasons, lost, *([soon] if late else []))
-        return Verdict(Regime.TRIVIAL, True, False, features, logits, reasons, not late)
+        return replace(trivial, reasons=reasons, sure=not late)
     learns = not _fades(features, tolerance)
     regime = Regime.FEATURES if learns else Regime.KERNEL
     yet = late and not learns
     what = "What the readout reads" if measured.readouts else "What the model multiplies"
     reasons = (*reasons, *_of_features(what, features, tolerance, learns), *([soon] if yet else []))
     sure = not yet and not _close(features, tolerance)
-    return Verdict(regime, True, True, features, logits, reasons, sure)
+    return replace(stable, regime=regime, reasons=reasons, sure=sure)
 
 
 def _moves(rows: list[Row], measured: Measurement) -> tuple[Fit, Fit, Fit]:
-    """How features move, how outputs do, and these by the readouts' own updates.
+    """Fits of how features move, how outputs do, and these by the readouts' own updates.
 
     Where no tensor reads out, features are what the model multiplies, and outputs what it returns.
     """
@@ -146,7 +150,7 @@ def _moves(rows: list[Row], measured: Measurement) -> tuple[Fit, Fit, Fit]:
 
 
 def not_seen(readouts: Collection[str]) -> str:
-    """That it was not measured how a network learns, and what would show it."""
+    """Sentence that it was not measured how a network learns, and what would show it."""
     if not readouts:
         return (
             "No tensor reads out, and what the model returns was not seen, or not how the features move that it "
@@ -166,7 +170,7 @@ def not_seen(readouts: Collection[str]) -> str:
 
 
 def _passed_on(measured: Measurement) -> Fit:
-    """How what the model returns moves beside what its readouts return."""
+    """Fit of how what the model returns moves beside what its readouts return."""
     if measured.returned is None or not measured.readouts:
         return Fit()
     moved = [measured.beside(n, Quantity.GROWN_CHANGE) for n in measured.readouts]
@@ -177,7 +181,7 @@ def _passed_on(measured: Measurement) -> Fit:
 
 
 def _calm(rows: list[Row], measured: Measurement, tolerance: float) -> str:
-    """That nothing grows, with what may yet be found to."""
+    """Sentence that nothing grows, with what may yet be found to."""
     steep = [r for r in rows if r.fit.slope > tolerance + 2 * r.fit.sem]
     perhaps = [r for r in steep if not r.fit.tends_to(0.0, tolerance)]
     if not perhaps:
@@ -203,14 +207,14 @@ def _of_features(what: str, features: Fit, tolerance: float, learns: bool) -> tu
 
 
 def _close(features: Fit, tolerance: float) -> bool:
-    """Whether features that do not clearly fade do not clearly stay either."""
+    """True if features neither clearly fade nor clearly stay."""
     if features.status is not Status.FITTED or _fades(features, tolerance):
         return False
     return features.slope < 2 * features.sem - tolerance
 
 
 def _relative(measured: Measurement, name: str) -> Fit:
-    """How the features move beside their size: a model may scale them down before it reads out."""
+    """Fit of how the features move beside their size: a model may scale them down before it reads out."""
     size, change = (measured.of(name, q) for q in (Quantity.FEATURES, Quantity.FEATURES_CHANGE))
     if not measured.readouts:
         size, change = (measured.beside(name, q) for q in (Quantity.OUTPUT, Quantity.CHANGE))
@@ -236,7 +240,7 @@ def _fades(fit: Fit, tolerance: float) -> bool:
 
 
 def grows(fit: Fit, tolerance: float) -> bool:
-    """Whether a size surely grows with the width."""
+    """True if a size surely grows with the width."""
     if fit.status is Status.DIVERGED:
         return True
     return fit.slope > tolerance + fit.doubt and not fit.tends_to(0.0, tolerance)

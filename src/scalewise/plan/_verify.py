@@ -50,7 +50,7 @@ class Verified(ABC):
 
     @checked(error=PlanError)
     def with_constants(self: _Own, constants: ConstantsLike) -> _Own:
-        """The same plan with other constants of the base, in place of those that it has.
+        """This plan with other constants of the base, in place of those that it has.
 
         Args:
             constants: As `plan` takes them; ``None`` for none.
@@ -68,11 +68,11 @@ class Verified(ABC):
 
     @abstractmethod
     def at(self, **sizes: Any) -> Verified:
-        """The same plan with another target."""
+        """This plan with another target."""
 
     @abstractmethod
     def _bench(self, batch: Any, loss: Callable[[Any, Any], Any], setup: Any) -> Bench:
-        """What builds the networks of a verification."""
+        """Adapter that builds the networks of a verification."""
 
     @checked(error=PlanError)
     def verify(
@@ -90,7 +90,7 @@ class Verified(ABC):
         tolerance: Tolerance = 0.0625,
         progress: bool = True,
     ) -> Check:
-        """Whether real networks scale with the width as the plan says, and what regime they are in.
+        """Measure whether real networks scale with the width as the plan says, and what regime they are in.
 
         At each width and for each seed the factory's model is built anew, set up and trained for a step; how
         every activation, its change, and every tensor's own part in it go with the width is compared with
@@ -142,9 +142,15 @@ class Verified(ABC):
 
 
 def _over_widths(
-    plan: Verified, bench: Bench, widths: tuple[int, ...], depth: float | int | None, seeds: int,
-    lr: float | None, steps: int | None, progress: bool,
-) -> Measurement:  # fmt: skip
+    plan: Verified,
+    bench: Bench,
+    widths: tuple[int, ...],
+    depth: float | int | None,
+    seeds: int,
+    lr: float | None,
+    steps: int | None,
+    progress: bool,
+) -> Measurement:
     plans = tuple(_at(plan, w, depth) for w in widths)
     run = prepared(bench, plans, widths, steps).with_rate(lr)
     return measured(run, seeds, progress)
@@ -163,9 +169,16 @@ def measured(run: Run, seeds: int, progress: bool, verb: str = "verify") -> Meas
 
 
 def _over_depths(
-    plan: Verified, bench: Bench, width: int, ascending: tuple[int, ...], tolerance: float, seeds: int,
-    lr: float | None, steps: int | None, progress: bool,
-) -> DepthCheck:  # fmt: skip
+    plan: Verified,
+    bench: Bench,
+    width: int,
+    ascending: tuple[int, ...],
+    tolerance: float,
+    seeds: int,
+    lr: float | None,
+    steps: int | None,
+    progress: bool,
+) -> DepthCheck:
     table = plan.table
     if table.depth_name not in table.target:
         raise PlanError(

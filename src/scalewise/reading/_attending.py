@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.networks._nodes import Norm
-from scalewise.networks._sites import Matrix
+from scalewise.networks.spi import Matrix, Norm
 from scalewise.reading._fields import (
     Entries,
     Function,

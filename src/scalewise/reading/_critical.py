@@ -16,7 +16,7 @@ import numpy as np
 from scalewise._readable import Rows, readable
 from scalewise.activations import Activation
 from scalewise.critical import criticality
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.reading._steps import Drawn, Step, Traced
 
 _SAME = 1e-3  # of a factor

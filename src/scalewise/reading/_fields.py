@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalewise.networks._nodes import Norm
-from scalewise.networks._sites import Matrix, Taps
+from scalewise.networks.spi import Matrix, Norm, Taps
 from scalewise.reading._trees import Tree
 
 Entries = np.ndarray  # of int64; 0 stands for the number 0

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.networks._builder import Builder, Layer
-from scalewise.networks._nodes import Hyperparameters
-from scalewise.networks.layers._activate import layer_of
+from scalewise.networks.spi import Builder, Hyperparameters, Layer, layer_of
 from scalewise.reading._fields import Entries, Made
 from scalewise.reading._reader import Reader
 

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from scalewise.networks._laws import LAWS, NORMAL, WeightLaw
+from scalewise.networks import WeightLaw
+from scalewise.networks.spi import LAWS, NORMAL
 from scalewise.reading._reader import Law
 
 _ALIKE = 0.02  # between the excess of a law and that of one with a name

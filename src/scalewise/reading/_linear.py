@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.networks._forward import places_seen
-from scalewise.networks._sites import IDENTITY, Window
+from scalewise.networks.spi import IDENTITY, Window, places_seen
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import (
     Combined,

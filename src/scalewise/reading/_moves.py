@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.networks._forward import places_seen
-from scalewise.networks._sites import IDENTITY, Matrix, Window
+from scalewise.networks.spi import IDENTITY, Matrix, Window, places_seen
 from scalewise.reading._fields import Entries, NotSeparableError
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from scalewise.networks import Network
-from scalewise.networks._weights import Parameters, by_node, fields, shapes_of
+from scalewise.networks.spi import Parameters, by_node, fields, shapes_of
 from scalewise.reading._fields import Entries, Known, NotSeparableError, UnreadError
 from scalewise.reading._growing import fixed, scaled
 from scalewise.reading._reader import Reader

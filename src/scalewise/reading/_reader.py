@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from scalewise.networks._laws import WeightLaw
-from scalewise.networks._sites import Matrix
+from scalewise.networks import WeightLaw
+from scalewise.networks.spi import Matrix
 from scalewise.reading._beside import beside, reordered
 from scalewise.reading._fields import (
     Combined,

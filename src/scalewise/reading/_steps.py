@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalewise._readable import readable
-from scalewise.networks._builder import Builder, Layer
-from scalewise.networks._field import Field
-from scalewise.networks._nodes import Hyperparameters, Reading
-from scalewise.networks._sites import Matrix, Taps
+from scalewise.networks.spi import Builder, Field, Hyperparameters, Layer, Matrix, Reading, Taps
 from scalewise.reading._fields import Input
 from scalewise.reading._trees import Tree, X, evaluate
 

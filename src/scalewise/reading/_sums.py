@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.networks._sites import Window
+from scalewise.networks.spi import Window
 from scalewise.reading._entrywise import Operand
 from scalewise.reading._fields import (
     Entries,

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from scalewise.activations import Activation, activation
-from scalewise.networks._laws import NORMAL
-from scalewise.networks._nodes import Hyperparameters
-from scalewise.networks._sites import IDENTITY, Matrix
+from scalewise.networks.spi import IDENTITY, NORMAL, Hyperparameters, Matrix
 from scalewise.reading._fields import (
     Combined,
     Entries,

@@ -11,7 +11,7 @@ _STYLES = ("-", "--", ":", "-.")
 
 
 def agreement_figure(results: Results) -> Figure | None:
-    """All z-scores in one histogram, and their size layer by layer."""
+    """Figure of all z-scores in one histogram, and of their size layer by layer."""
     table = results.comparison.table
     random = ~table["exact"].values
     if not random.any():

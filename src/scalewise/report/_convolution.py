@@ -14,7 +14,7 @@ _UNITS = {"kernel": "preactivation²", "ntk": "preactivation² ∕ learning rate
 
 
 def convolution_figure(results: Results) -> Figure | None:
-    """Its outputs' kernel and NTK, pair by pair."""
+    """Figure of its outputs' kernel and NTK, pair by pair."""
     if results.convolution is None:
         return None
     table = results.convolution.comparison.table

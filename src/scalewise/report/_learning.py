@@ -19,7 +19,7 @@ from scalewise.tasks import Task
 @dataclass(frozen=True)
 @readable
 class Learned:
-    """One network and one task, before and after training.
+    """Results of one network and one task, before and after training.
 
     Attributes:
         net: The network.
@@ -45,7 +45,7 @@ class Learned:
 
     @property
     def width(self) -> int:
-        """That of the last hidden layer, in whose powers everything is expanded."""
+        """Width of the last hidden layer, in whose powers everything is expanded."""
         return self.net.widths[-2]
 
     @property
@@ -55,7 +55,7 @@ class Learned:
 
     @property
     def slope(self) -> float | None:
-        """Its coefficient of 1/n, if that was found."""
+        """Coefficient of 1/n in the loss, if that was found."""
         name = "test_loss_nlo"
         return float(self.theory[name].mean()) if name in self.theory else None
 

@@ -67,7 +67,7 @@ def shift_figure(learned: Learned) -> Figure | None:
 
 
 def calibration_figure(learned: Learned) -> Figure | None:
-    """How far targets lie from the predicted mean, in predicted standard deviations."""
+    """Figure of how far targets lie from the predicted mean, in predicted standard deviations."""
     theory, targets = learned.theory, learned.task.test_targets
     if targets is None:
         return None
@@ -97,7 +97,7 @@ def calibration_figure(learned: Learned) -> Figure | None:
 
 
 def parts_figure(learned: Learned) -> Figure | None:
-    """What each part of the mean, each layer and the covariance add to the slope of the loss."""
+    """Figure of what each part of the mean, each layer and the covariance add to the slope of the loss."""
     theory = learned.theory
     names = [f"output_mean_nlo_by_{what}" for what in ("part", "layer")]
     if learned.slope is None or not all(name in theory for name in names):

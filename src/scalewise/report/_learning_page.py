@@ -104,7 +104,7 @@ _LEADS = {
 
 
 def _verdict(learned: Learned) -> Markup:
-    """What a reader who reads one paragraph should take away."""
+    """Summary for a reader who reads one paragraph."""
     at, neglected = (float(v[0]) for v in learned.at(np.array([float(learned.width)])))
     if learned.slope is None:
         told = f"Networks of infinite width have a mean test loss of {number(learned.loss)}."

@@ -171,7 +171,7 @@ def title_of(net: Network) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the package and of what it computes with."""
+    """Versions of the package and of what it computes with."""
     found = {"scalewise": __version__}
     for name in _PACKAGES:
         try:
@@ -182,7 +182,7 @@ def versions() -> dict[str, str]:
 
 
 def as_plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Value as JSON has it."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

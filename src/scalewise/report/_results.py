@@ -12,7 +12,7 @@ from scalewise.comparison import Comparison
 from scalewise.comparison._compare import Measurement
 from scalewise.comparison._width import Prediction
 from scalewise.networks import Network
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.report._style import Draft, kept
 
 
@@ -59,12 +59,12 @@ class Results:
 
     @property
     def layers(self) -> np.ndarray:
-        """1 to L."""
+        """Numbers of the layers, 1 to L."""
         return np.asarray(self.theory["layer"].values)
 
     @property
     def samples(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs."""
         return self.theory.sizes["sample"]
 
     @property
@@ -73,7 +73,7 @@ class Results:
         return np.asarray(self.theory["expansion_parameter"].values)
 
     def holds(self, name: str) -> bool:
-        """Whether the theory says something of the observable `name`."""
+        """True if the theory says something of the observable `name`."""
         return name in self.comparison.predicted
 
     def predicted(self, name: str, *index: int) -> np.ndarray:
@@ -98,7 +98,7 @@ class Results:
         return kept(np.diag(first), count)
 
     def input_label(self, sample: int) -> str:
-        """What a figure calls a `sample`, with its rank if it is the first or the last."""
+        """Label of a `sample` in figures, with its rank if it is the first or the last."""
         order = np.argsort(np.diag(self._first_kernel()), kind="stable")
         rank = {int(order[0]): "shortest", int(order[-1]): "longest"} if len(order) > 1 else {}
         return f"{rank[sample]} ({sample})" if sample in rank else f"input {sample}"

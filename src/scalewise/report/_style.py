@@ -155,7 +155,7 @@ def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Sheet"]:
 
 @dataclass
 class Sheet:
-    """What `draw` hands out: the draft to draw on, and the SVG afterwards."""
+    """Drawing that `draw` hands out: the draft to draw on, and the SVG afterwards."""
 
     draft: Draft
     svg: Markup = field(default_factory=Markup)

@@ -55,7 +55,7 @@ def one_or_all(values: Iterable[int | float]) -> str:
 
 
 def convolution_words(results: Results) -> list[str]:
-    """What was compared of a convolutional network, and with what outcome."""
+    """Sentences on the comparison of a convolutional network, and its outcome."""
     other = results.convolution
     if other is None:
         return []
@@ -78,7 +78,7 @@ def convolution_words(results: Results) -> list[str]:
 
 
 def verdict(results: Results) -> Markup:
-    """What a reader who reads one paragraph should take away."""
+    """Summary for a reader who reads one paragraph."""
     outcome, net = results.comparison, results.net
     attrs = results.ensemble.attrs
     names = [_words(str(name)) for name in outcome.z.data_vars]
@@ -136,7 +136,7 @@ def _agreeing(results: Results) -> str:
 
 
 def critical_words(results: Results) -> Markup:
-    """Where the activation is critical and how that was found."""
+    """Sentences on where the activation is critical and how that was found."""
     record = criticality(results.net.activation)
     name = escape(results.net.activation.name)
     if record.C_b is None or record.C_W is None:
@@ -158,7 +158,7 @@ def critical_words(results: Results) -> Markup:
 
 
 def aspect_words(results: Results) -> list[Markup]:
-    """What the depth does at this width, in words, with what counts as small."""
+    """Consequences of the depth at this width, in words, with what counts as small."""
     net, epsilon = results.net, float(results.expansion[-1])
     out = [
         Markup(
@@ -206,7 +206,7 @@ def aspect_words(results: Results) -> list[Markup]:
 
 
 def _words(name: str) -> str:
-    """What an observable is called in running text."""
+    """Name of an observable in running text."""
     return OBSERVABLES[name].words or name
 
 

@@ -98,7 +98,7 @@ def width_for_gamma(gamma: Positive, L: Positive, s: Metaparameter) -> float:
 @dataclass(frozen=True)
 @readable
 class Limit:
-    r"""What becomes of networks as $n\to\infty$ with $L\propto n^e$.
+    r"""Limit of networks as $n\to\infty$ with $L\propto n^e$.
 
     Args:
         name: ``"frozen_ntk"``, ``"infinite_width_and_depth"``, ``"mean_field"``, ``"missing"`` or

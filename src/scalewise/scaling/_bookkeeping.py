@@ -89,4 +89,13 @@ def _powers(
     change_a, change_w = rate_a + q + w, rate_w + q + a
     kernel_a, kernel_w = 2 * q + 1 + rate_a + 2 * w, 2 * q + 1 + rate_w + 2 * a
     change_f = max(kernel_a, kernel_w, q + 1 + change_a + change_w)
-    return Powers(a, w, f, kernel_a, kernel_w, change_a, change_w, change_f)
+    return Powers(
+        a=a,
+        w=w,
+        f=f,
+        kernel_a=kernel_a,
+        kernel_w=kernel_w,
+        change_a=change_a,
+        change_w=change_w,
+        change_f=change_f,
+    )

@@ -23,7 +23,7 @@ _POWERS = {Fraction(0): "/n", Fraction(1): ""}  # of the width in gamma, where t
 
 
 class Regime(StrEnum):
-    """What training at infinite width is."""
+    """Kind of training at infinite width."""
 
     UNSTABLE = "unstable"
     TRIVIAL = "trivial"
@@ -84,7 +84,7 @@ def update_exponents(strategy: Strategy) -> tuple[Fraction, ...]:
 @dataclass(frozen=True)
 @readable
 class Classification:
-    r"""What a strategy does to training at great width.
+    r"""Training under a strategy at great width: its exponents, its regime, and the reasons.
 
     Args:
         strategy: What was classified.
@@ -122,33 +122,33 @@ class Classification:
 
     @property
     def updated_maximally(self) -> tuple[bool, ...]:
-        r"""Of each hidden layer: whether updates of its weights move it at order one, $r_\ell=0$."""
+        r"""For each hidden layer, whether updates of its weights move it at order one, $r_\ell=0$."""
         return tuple(self.stable and r == 0 for r in self.r_l)
 
     @property
     def readout_updated_maximally(self) -> bool:
-        """Whether updates of the last weights move the outputs at order one, $U=1$."""
+        """True if updates of the last weights move the outputs at order one, $U=1$."""
         return self.stable and self.U == 1
 
     @property
     def readout_initialised_maximally(self) -> bool:
-        """Whether the first last weights pass moving features on to the outputs, $A+r=1$."""
+        """True if the first last weights pass moving features on to the outputs, $A+r=1$."""
         return self.stable and self.A + self.r == 1
 
     @property
     def uniform_update(self) -> bool:
-        r"""Whether every hidden layer is moved by the same power of the width: $r_\ell=r$."""
+        r"""True if every hidden layer is moved by the same power of the width: $r_\ell=r$."""
         return self.stable and len(set(self.r_l)) == 1
 
     @property
     def is_maximal(self) -> bool:
-        """Whether everything is maximal: only maximal-update scaling is, up to a gauge."""
+        """True if everything is maximal: only maximal-update scaling is, up to a gauge."""
         readout = self.readout_updated_maximally and self.readout_initialised_maximally
         return readout and all(self.updated_maximally)
 
     @property
     def initial_gp(self) -> bool:
-        r"""Whether initial outputs are a Gaussian process that does not vanish: $A=\frac12$."""
+        r"""True if initial outputs are a Gaussian process that does not vanish: $A=\frac12$."""
         return self.init_stable and self.A == _HALF
 
     @property

@@ -12,7 +12,7 @@ _HALF = Fraction(1, 2)
 
 @checked
 def is_meta_critical(strategy: Strategy) -> bool:
-    r"""Whether hidden preactivations of a `strategy` neither grow nor vanish with the width: $p_{\ell<L}=0$.
+    r"""True if hidden preactivations of a `strategy` neither grow nor vanish with the width: $p_{\ell<L}=0$.
 
     Source: Yaida (3.3). $p_L$ is free and called $s$, (3.4).
     """
@@ -21,7 +21,7 @@ def is_meta_critical(strategy: Strategy) -> bool:
 
 @checked
 def has_equivalent_rates(strategy: Strategy) -> bool:
-    r"""Whether each layer contributes to the NTK of a `strategy` at the same order: $q_{\ell+1}=p_{\ell+1}+q_\ell$.
+    r"""True if each layer contributes to the NTK of a `strategy` at the same order: $q_{\ell+1}=p_{\ell+1}+q_\ell$.
 
     Source: Yaida (3.11), the meta-principle of learning-rate equivalence.
     """
@@ -31,7 +31,7 @@ def has_equivalent_rates(strategy: Strategy) -> bool:
 
 @checked
 def learns_at_finite_rate(strategy: Strategy) -> bool:
-    r"""Whether the output layer's part of $\eta\hat H$ of a `strategy` is of order one in the width: $r=q_L$.
+    r"""True if the output layer's part of $\eta\hat H$ of a `strategy` is of order one in the width: $r=q_L$.
 
     With `has_equivalent_rates` all of $\eta\hat H$ is.
 
@@ -57,7 +57,7 @@ def metaparameter_of(strategy: Strategy) -> Fraction | None:
 
 
 def _readout(strategy: Strategy) -> Fraction:
-    """How the last weights shrink beyond 1/n: by an update or, if that is larger, at initialisation."""
+    """Power by which the last weights shrink beyond 1/n: by an update or, if that is larger, at initialisation."""
     return min(strategy.q[-1] - strategy.r, (strategy.p[-1] - 1) * _HALF)
 
 

@@ -145,7 +145,7 @@ class Strategy:
 
     @checked
     def at_depth(self, depth: Depth) -> Strategy:
-        r"""The same strategy for another depth: the exponents of its hidden layers, repeated.
+        r"""This strategy for another depth: the exponents of its hidden layers, repeated.
 
         Args:
             depth: $L$, at least 2.
@@ -168,7 +168,7 @@ class Strategy:
 
     @checked
     def gauge(self, g: Exponent) -> Strategy:
-        r"""The same strategy written otherwise: $q_\ell\to q_\ell+g$, $r\to r+g$.
+        r"""This strategy written otherwise: $q_\ell\to q_\ell+g$, $r\to r+g$.
 
         Neither the initialisation nor any update changes, so $\eta\hat H$, $\eta^2\widehat{dH}$ and every
         $\eta^kd^{k-1}H$ stay as they are.
@@ -192,7 +192,7 @@ class Strategy:
 
     @checked
     def equivalent(self, other: Strategy) -> bool:
-        """Whether it differs from the `other` by a gauge only: same networks, same training.
+        """True if it differs from the `other` by a gauge only: same networks, same training.
 
         Example:
             >>> from scalewise.scaling import mean_field, mup
@@ -202,7 +202,7 @@ class Strategy:
         return self.canonical() == other.canonical()
 
     def to_abc(self) -> ABC:
-        r"""The same strategy as $a_\ell,b_\ell,c$; inverse of `ABC.to_strategy`.
+        r"""This strategy as $a_\ell,b_\ell,c$; inverse of `ABC.to_strategy`.
 
         Source: Yaida, footnote 2, with the bare inverse width of layers $\ell\ge2$ put into $a_\ell$.
         """
@@ -297,7 +297,7 @@ class ABC:
 
     @checked
     def equivalent(self, other: ABC) -> bool:
-        """Whether it differs from the `other` by a gauge only."""
+        """True if it differs from the `other` by a gauge only."""
         return self.to_strategy().equivalent(other.to_strategy())
 
     def __repr__(self) -> str:

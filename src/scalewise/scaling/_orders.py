@@ -44,7 +44,7 @@ class Order:
 
 @checked
 def observable_order(strategy: Strategy, observable: str) -> Order:
-    r"""How an observable of the output scales under a strategy.
+    r"""Power of width and depth of an observable of the output under a strategy.
 
     On the family: $z\sim n^{-s/2}$, $\eta\hat H\sim1$, $\mathbb E[z\,\eta^2\widehat{dH}]\sim L/n$,
     $\mathbb E[\eta^3\widehat{dd_{I,II}H}]\sim L/n^{1-s}$. In general, with $u,v$ of the module,
@@ -91,7 +91,7 @@ def observable_order(strategy: Strategy, observable: str) -> Order:
 
 @checked
 def differential_order(strategy: Strategy, k: Count) -> Order:
-    r"""How the $k$-th differential $\eta^kd_I^{k-1}H$ of the output scales; with a factor $z$ for even $k$.
+    r"""Power of the $k$-th differential $\eta^kd_I^{k-1}H$ of the output; with a factor $z$ for even $k$.
 
     On the family, odd $k=2m+1$: $\mathbb E[\eta^kd_I^{k-1}H]=O(n^{-m(1-s)})=O(\gamma^m)$; even $k=2m$:
     $\mathbb E[z\,\eta^kd_I^{k-1}H]=O(n^{-m(1-s)-s})$. Every type with $k$ contractions has the same
@@ -136,6 +136,6 @@ def _hidden_and_last(strategy: Strategy) -> tuple[Fraction, Fraction]:
 
 
 def _balanced(strategy: Strategy) -> bool:
-    """Whether all layers contribute at the same order of the width."""
+    """True if all layers contribute at the same order of the width."""
     u, v = _hidden_and_last(strategy)
     return u == v and len(set(strategy.q[:-1])) == 1

@@ -311,4 +311,13 @@ def _region(id: str, name: str, point: Any, conditions: Any, verdict: str) -> Re
     satisfied = tuple(i for i, sign in enumerate(signs, 1) if sign == 0)
     # Two lines at least meet in a point; three do where the third passes through it.
     dimension = 2 - min(len(satisfied), 2)
-    return Region(id, name, dimension, signs, conditions, satisfied, representative, verdict)
+    return Region(
+        id=id,
+        name=name,
+        dimension=dimension,
+        signs=signs,
+        conditions=conditions,
+        satisfied=satisfied,
+        representative=representative,
+        verdict=verdict,
+    )

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from scalewise._readable import Rows
-from scalewise.plan._names import pattern
+from scalewise.plan.spi import pattern
 from scalewise.signals._seen import Seen
 from scalewise.signals._theory import Foreseen
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from scalewise._readable import readable
 from scalewise.networks import Network
-from scalewise.networks._nodes import Draw, Read
+from scalewise.networks.spi import Draw, Read
 from scalewise.reading._steps import Tokens
 from scalewise.signals._seen import Seen
 from scalewise.theory.flow import NodeKernels, every_node, is_drawn, pairs_of

@@ -71,7 +71,7 @@ def compute(
 
 
 def _pays(elapsed: float, done: int, count: int) -> bool:
-    """Whether processes of this machine would save enough of what is left."""
+    """True if processes of this machine would save enough of what is left."""
     saved = (count - done) * elapsed / done * (1 - 1 / _cores())
     return elapsed > _PATIENCE and saved > _WORTH and installed("distributed") and not _in_worker()
 
@@ -81,7 +81,7 @@ def _cores() -> int:
 
 
 def _in_worker() -> bool:
-    """Whether this process is itself a worker: its cores are taken."""
+    """True if this process is itself a worker: its cores are taken."""
     from distributed import get_worker
 
     try:
@@ -276,7 +276,7 @@ def _ended(
 
 
 def _outcome(future: Any) -> Outcome:
-    """What a worker tells of a cell."""
+    """Outcome of a cell that a worker has computed."""
     from distributed import CancelledError
 
     try:

@@ -39,7 +39,7 @@ def fingerprint(value: Any) -> str:
 
 
 def fixed(function: Any) -> dict[str, Any]:
-    """What a function has been given beforehand, as a store shows it: numbers and short texts, the rest by digest.
+    """Arguments that a function was given beforehand, as a store shows them: short ones whole, the rest by digest.
 
     Args:
         function: A function with what it has enclosed, or a partial one.

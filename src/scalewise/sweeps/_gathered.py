@@ -41,7 +41,7 @@ class Gathered:
 
     @property
     def begun(self) -> bool:
-        """Whether it is known what a cell gives."""
+        """True if it is known what a cell gives."""
         return bool(self._like)
 
     def put(self, cell: int, dataset: xr.Dataset) -> None:
@@ -189,7 +189,7 @@ def _group(where: str | None, mode: Any, **options: Any) -> Any:
 
 
 def _values(variable: Any) -> np.ndarray:
-    """As an array that can be kept: texts as texts of any length."""
+    """Values as an array that can be kept: texts as texts of any length."""
     values = np.asarray(variable.values)
     text = values.dtype.kind == "U" or (
         values.dtype == object and all(isinstance(v, str) for v in values.flat)

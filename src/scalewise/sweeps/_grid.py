@@ -29,20 +29,20 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many values each name takes."""
+        """Number of values of each name."""
         return tuple(map(len, self.labels.values()))
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return math.prod(self.shape)
 
     def place(self, cell: int) -> tuple[int, ...]:
-        """Where a cell stands along each name."""
+        """Place of a cell along each name."""
         return tuple(map(int, np.unravel_index(cell, self.shape)))
 
     def arguments(self, cell: int) -> dict[str, Any]:
-        """What a cell is given."""
+        """Arguments of a cell."""
         return {n: v[i] for (n, v), i in zip(self.values.items(), self.place(cell), strict=True)}
 
     def at(self, cell: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _PACKAGES = ("numpy", "scipy", "xarray", "jax", "torch")
 
 @dataclass(frozen=True)
 class Setting:
-    """How the process that asks computes, so that others compute alike.
+    """Settings of the process that asks, so that others compute alike.
 
     Args:
         wide: Whether JAX was told to use 64 bits; ``None`` if it is not imported.
@@ -42,7 +42,7 @@ class Setting:
 
     @classmethod
     def here(cls) -> Setting:
-        """That of this process."""
+        """Settings of this process."""
         jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
         return cls(
             None if jax is None else bool(jax.config.jax_enable_x64),
@@ -72,7 +72,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
+    """Result of a cell, or its error.
 
     Args:
         cell: Its number.
@@ -119,7 +119,7 @@ def _as_dataset(found: Any) -> xr.Dataset:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of Python, scalewise, and what may change the last digits."""
+    """Versions of Python, scalewise, and packages that may change the last digits."""
     known = {"python": ".".join(platform.python_version_tuple()[:2]), "scalewise": __version__}
     for package in _PACKAGES:
         try:

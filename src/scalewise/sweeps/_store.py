@@ -33,7 +33,7 @@ _TOKEN = uuid4().hex  # the number of a process may come back after a restart; t
 
 
 class Store:
-    """What one run keeps: objects by name, names being parts of a path.
+    """Objects of one run by name, names being parts of a path.
 
     Args:
         address: A folder, or an address such as ``"s3://bucket/run"``.
@@ -60,7 +60,7 @@ class Store:
         return None
 
     def read_all(self, folder: str) -> dict[str, Any]:
-        """All objects of a folder."""
+        """Objects of a folder, all of them."""
         paths = [f"{self._root}/{folder}/{name}" for name in self.names(folder)]
         found = self._system.cat(paths) if paths else {}
         return {PurePosixPath(path).name: _decoded(data) for path, data in found.items()}
@@ -99,7 +99,7 @@ class Store:
         return []
 
     def check(self, configuration: Mapping[str, Any]) -> bool:
-        """Whether a run of this configuration is here; if not, nothing is.
+        """True if a run of this configuration is here; if not, nothing is.
 
         Raises:
             ValueError: If something else is there, or a run of another configuration; the message names
@@ -185,7 +185,7 @@ def _claimed(store: Store) -> Iterator[None]:
 
 
 def _alive(claim: Any) -> bool:
-    """Whether this is a claim, and of a process that lives."""
+    """True if this is a claim, and of a process that lives."""
     match claim:
         case {"machine": machine, "process": int(process), "token": token, "time": float(sign)}:
             fresh = time.time() - sign < _DEAD

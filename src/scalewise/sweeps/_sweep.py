@@ -194,7 +194,7 @@ def _keep(
 
 
 class _Known:
-    """What is known of every cell.
+    """Record of every cell: which are done, how long they took, where, and with what error.
 
     Args:
         axes: The grid.
@@ -218,16 +218,16 @@ class _Known:
 
     @property
     def any_done(self) -> bool:
-        """Whether a cell has given something."""
+        """True if a cell has given something."""
         return bool(self._done.any())
 
     @property
     def done(self) -> np.ndarray:
-        """Which cells have, over the grid."""
+        """Mask of cells that have given something, over the grid."""
         return self._done.reshape(self._axes.shape)
 
     def has(self, cell: int) -> bool:
-        """Whether a cell has given something."""
+        """True if this cell has given something."""
         return bool(self._done[cell])
 
     def missing(self, *, failed: bool) -> np.ndarray:

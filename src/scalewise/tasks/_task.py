@@ -193,7 +193,8 @@ class Task:
             return NotImplemented
         pairs = zip(self._arrays, other._arrays, strict=True)
         return self.loss == other.loss and all(
-            (one is None) == (two is None) and np.array_equal(one, two) for one, two in pairs
+            one is two or (one is not None and two is not None and np.array_equal(one, two))
+            for one, two in pairs
         )
 
     def __hash__(self) -> int:

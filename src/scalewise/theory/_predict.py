@@ -14,14 +14,15 @@ from scalewise._extras import require
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.networks._inputs import (
+from scalewise.networks import Network
+from scalewise.networks.spi import (
+    AnyNetwork,
     check_inputs,
     check_kernels,
     digest_of,
     refuse_laws_at_inputs,
     refuse_zero_inputs,
 )
-from scalewise.networks._network import AnyNetwork, Network
 from scalewise.observables import OBSERVABLES, POSITION_DIMS, SAMPLE_DIMS, as_variable
 from scalewise.selection import select, told_by
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch

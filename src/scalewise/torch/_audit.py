@@ -12,10 +12,8 @@ from torch.optim import Optimizer
 
 from scalewise._checked import Count, Must, Positive, checked
 from scalewise.plan import Plan, PlanError
-from scalewise.plan._check import Tolerance
-from scalewise.plan._forward import Inputs
-from scalewise.plan._verify import Widths
 from scalewise.plan.audit import NO_CLAIM, Audit, audit_of, called
+from scalewise.plan.spi import Inputs, Tolerance, Widths
 from scalewise.torch._measure import Loss
 from scalewise.torch._plan import ModuleFactory, plan
 from scalewise.torch._setup import Together

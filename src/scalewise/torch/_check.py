@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from scalewise.plan import Plan, PlanError
-from scalewise.plan._names import bare
+from scalewise.plan.spi import bare
 from scalewise.torch._describe import places
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scalewise._checked import Count, checked
-from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import given
+from scalewise.plan import PlanError
+from scalewise.plan.spi import given
 from scalewise.reading._critical import CriticalInit, proposals
 from scalewise.torch._network import inputs_in_a_row
 from scalewise.torch._reading import ModelOrFactory, network

@@ -19,7 +19,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.optim.swa_utils import AveragedModel
 
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
-from scalewise.plan._names import bare
+from scalewise.plan.spi import bare
 from scalewise.torch._parametrized import Computed, computed
 
 _AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)

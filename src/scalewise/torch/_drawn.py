@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.networks._laws import LAWS, NORMAL
+from scalewise.networks.spi import LAWS, NORMAL
 from scalewise.reading._laws import law_of
 from scalewise.reading._reader import Law
 

@@ -13,8 +13,7 @@ from torch import nn
 
 from scalewise._checked import Must, NotNegative, Positive, checked
 from scalewise.plan import PlanError
-from scalewise.plan._adjust import ADJUSTMENTS
-from scalewise.plan._exported import Exported, globs, left_to_draw, regex, unapplied
+from scalewise.plan.spi import ADJUSTMENTS, Exported, globs, left_to_draw, regex, unapplied
 from scalewise.torch._given import Settings
 from scalewise.torch._groups import Groups, groups_of_names
 from scalewise.torch._plan import TorchPlan

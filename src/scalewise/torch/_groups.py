@@ -12,9 +12,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Law, Plan, PlanError, SettingsGroup, groups
-from scalewise.plan._adjust import ADJUSTMENTS
-from scalewise.plan._laws import Optimizer, known_optimizer
-from scalewise.plan._names import bare, matching
+from scalewise.plan.spi import ADJUSTMENTS, Optimizer, bare, known_optimizer, matching
 from scalewise.torch._check import of_the_plan
 
 OPTIMIZERS: dict[str, Any] = {

@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from scalewise.plan import Plan
-from scalewise.plan._parts import between, std_beside
-from scalewise.plan._spread import rescaling, told_mean
-from scalewise.plan._table import TensorPlan
+from scalewise.plan import Plan, TensorPlan
+from scalewise.plan.spi import between, rescaling, std_beside, told_mean
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._moments import moments, real
 

@@ -13,8 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from scalewise.plan import Law, Plan, PlanError
-from scalewise.plan._adjust import ADJUSTMENTS
-from scalewise.plan._laws import ENTRYWISE, Size
+from scalewise.plan.spi import ADJUSTMENTS, ENTRYWISE, Size
 
 _SMALL, _GREAT, _STEPS = 1e-3, 1e7, 12
 _NEAR = (

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from scalewise.plan._names import bare
-from scalewise.plan._sizes import Logits
+from scalewise.plan.spi import Logits, bare
 from scalewise.torch._trace import watching
 
 

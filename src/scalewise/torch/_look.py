@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from scalewise.plan._errors import PlanError, PlanWarning
-from scalewise.plan._forward import Forward, Inputs, Passes, nothing_returned
+from scalewise.plan import PlanError
+from scalewise.plan.spi import Forward, Inputs, Passes, PlanWarning, nothing_returned
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._trace import watching
 

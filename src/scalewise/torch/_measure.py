@@ -19,10 +19,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from scalewise.plan import PlanError
-from scalewise.plan._errors import loss_refused
-from scalewise.plan._names import bare
-from scalewise.plan._sizes import Places, Record, Sizes
-from scalewise.plan._sizes import measure_network as measure
+from scalewise.plan.spi import Places, Record, Sizes, bare, loss_refused
+from scalewise.plan.spi import measure_network as measure
 from scalewise.torch._bare import BareReadouts
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
 from scalewise.torch._nested import tensors_in

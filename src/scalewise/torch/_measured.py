@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from scalewise.plan import PlanError
-from scalewise.plan._forward import Inputs
+from scalewise.plan.spi import Inputs
 from scalewise.signals._seen import Seen
 from scalewise.torch._rows import Rows, correlations
 from scalewise.torch._watch import Watch, watching

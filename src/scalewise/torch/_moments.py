@@ -7,7 +7,7 @@ import math
 import torch
 
 from scalewise.plan import PlanError, Spread
-from scalewise.plan._spread import spread_error
+from scalewise.plan.spi import spread_error
 
 _PART = 1 << 17  # entries that stay in the cache, in double precision
 

@@ -22,7 +22,7 @@ from torch import nn
 
 from scalewise._checked import Positive, checked
 from scalewise.plan import PlanError
-from scalewise.plan._exported import Exported, left_to_draw
+from scalewise.plan.spi import Exported, left_to_draw
 from scalewise.torch._exporters import (
     MaybeModel,
     TrainedPlan,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scalewise.plan._nested import held_in
+from scalewise.plan.spi import held_in
 
 _PLAIN = frozenset(
     [int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.plan._forward import Inputs
+from scalewise.plan.spi import Inputs
 from scalewise.reading._entrywise import Plain
 from scalewise.reading._fields import Entries, UnreadError
 from scalewise.reading._given import Given, replaced

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scalewise.plan._forward import Inputs
-from scalewise.plan._roles import RoleSpec
+from scalewise.plan.spi import Inputs, RoleSpec
 
 
 @dataclass(frozen=True)

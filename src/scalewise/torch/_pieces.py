@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from scalewise.plan._parts import put_together
+from scalewise.plan.spi import put_together
 
 # What may change its last axis, or sum over it, and would take a length for another.
 _ENDS = frozenset(

@@ -14,29 +14,32 @@ from torch.optim import Optimizer
 
 from scalewise._checked import Count, checked
 from scalewise._readable import readable
-from scalewise.plan import Plan, PlanError, TensorPlan, make_plan
-from scalewise.plan._constants import ConstantsLike, combined, stds_of_kinds, with_constants
-from scalewise.plan._forward import given
-from scalewise.plan._probed import Sights
-from scalewise.plan._questions import Wording
-from scalewise.plan._request import (
+from scalewise.plan import Plan, PlanError, TensorPlan, make_plan, save
+from scalewise.plan.spi import (
     Argument,
     Blocks,
+    ConstantsLike,
+    Factors,
     Names,
     OptimizerLike,
     Policies,
     Request,
     Roles,
+    Sights,
     SizesLike,
     StrategyLike,
+    Verified,
+    Wording,
+    combined,
+    given,
+    read,
     requested,
     resized,
+    stds_of_kinds,
+    with_constants,
 )
-from scalewise.plan._store import read, save
-from scalewise.plan._table import Factors
-from scalewise.plan._verify import Verified
 from scalewise.reading._critical import CriticalInit, factors_of
-from scalewise.scaling._exact import Exponent
+from scalewise.scaling.spi import Exponent
 from scalewise.torch._check import of_the_plan
 from scalewise.torch._critical import critical
 from scalewise.torch._given import Device, Model, ModuleFactory, Settings

@@ -14,12 +14,21 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from scalewise.plan import ModelDescription, PlanError, Probe, Spread
-from scalewise.plan._axes import Compared, compared, ratios_of, taken
-from scalewise.plan._experts import AXIS, at_targets_number, more_of, with_mates
-from scalewise.plan._forward import Inputs, Passes
-from scalewise.plan._probed import Sights
-from scalewise.plan._request import Request
-from scalewise.plan._uses import explained
+from scalewise.plan.spi import (
+    AXIS,
+    Compared,
+    Inputs,
+    Passes,
+    Request,
+    Sights,
+    at_targets_number,
+    compared,
+    explained,
+    more_of,
+    ratios_of,
+    taken,
+    with_mates,
+)
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments

@@ -11,11 +11,8 @@ from torch import nn
 
 from scalewise._checked import checked
 from scalewise.plan import PlanError
-from scalewise.plan._axes import taken
-from scalewise.plan._verify import Widths
 from scalewise.plan.proof import TransferCheck
-from scalewise.plan.proof._bench import Seeds, Share, Train, Values
-from scalewise.plan.proof._transfer import asked, measured_transfer
+from scalewise.plan.spi import Seeds, Share, Train, Values, Widths, asked, measured_transfer, taken
 from scalewise.torch._plan import TorchPlan, critical_base
 from scalewise.torch._setup import prepare
 from scalewise.torch._verify import own_random_numbers, seed_all

@@ -11,10 +11,10 @@ from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
 from scalewise.networks import Network
-from scalewise.networks._builder import Layer
-from scalewise.plan._errors import PlanError
-from scalewise.plan._forward import Inputs
-from scalewise.plan._forward import given as called_with
+from scalewise.networks.spi import Layer
+from scalewise.plan import PlanError
+from scalewise.plan.spi import Inputs
+from scalewise.plan.spi import given as called_with
 from scalewise.reading._fields import UnreadError
 from scalewise.reading._given import Given, layers_of
 from scalewise.reading._grids import MixedSamplesError

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Place, Plan, PlanError
-from scalewise.plan._names import matching
+from scalewise.plan.spi import matching
 from scalewise.torch._check import modules_of, of_the_plan
 
 

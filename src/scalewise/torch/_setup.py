@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from scalewise.plan import Place, Plan, PlanError
-from scalewise.plan._adjust import ADJUSTMENTS
+from scalewise.plan.spi import ADJUSTMENTS
 from scalewise.torch._groups import OPTIMIZERS
 
 

@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
 from scalewise._checked import Count, Must, checked
-from scalewise.networks._weights import by_node, fields
+from scalewise.networks.spi import by_node, fields
 from scalewise.plan import PlanError
-from scalewise.plan._forward import Inputs, given
+from scalewise.plan.spi import Inputs, given
 from scalewise.signals import (
     Finding,
     Foreseen,
@@ -26,7 +26,7 @@ from scalewise.signals import (
     spread_of_outputs,
     told_of,
 )
-from scalewise.sweeps._progress import Reporter
+from scalewise.sweeps.spi import Reporter
 from scalewise.torch._audit import OptimizerLike, _is_pair, _with_settings
 from scalewise.torch._first_step import uncorrected
 from scalewise.torch._measure import Loss

@@ -16,11 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.plan._flow import Flow
-from scalewise.plan._names import bare
-from scalewise.plan._paths import Passed, Tracks
-from scalewise.plan._sizes import Logits
-from scalewise.plan._values import Source, Value
+from scalewise.plan.spi import Flow, Logits, Passed, Source, Tracks, Value, bare
 from scalewise.torch._nested import tensors_in
 from scalewise.torch._parametrized import computed
 from scalewise.torch._picks import CHOOSES, SCATTERS, Picks

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from scalewise._checked import checked
 from scalewise.plan import Kind, PlanError, Role
-from scalewise.plan._laws import known_optimizer
+from scalewise.plan.spi import known_optimizer
 from scalewise.torch._exporters import TrainedPlan
 from scalewise.torch._groups import OPTIMIZERS, known_to_torch
 from scalewise.torch._joined import Joined

@@ -8,8 +8,7 @@ from typing import Any
 from scalewise._checked import Count, checked
 from scalewise.plan import PlanError
 from scalewise.plan.proof import Tuned
-from scalewise.plan.proof._bench import Seeds, Start, Train
-from scalewise.plan.proof._search import OverLike, searched
+from scalewise.plan.spi import OverLike, Seeds, Start, Train, searched
 from scalewise.torch._plan import TorchPlan
 from scalewise.torch._proof import TorchProofBench
 

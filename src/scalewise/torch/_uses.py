@@ -12,8 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from scalewise.plan._names import bare
-from scalewise.plan._uses import Use
+from scalewise.plan.spi import Use, bare
 from scalewise.torch._nested import tensors_in
 
 _ADDING = frozenset("add sub rsub where cat stack copy masked_fill index_put lerp".split())  # noqa: SIM905

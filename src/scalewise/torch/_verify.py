@@ -13,11 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from scalewise.plan import Plan, PlanError, Role
-from scalewise.plan._axes import taken
-from scalewise.plan._multiplier import Place
-from scalewise.plan._run import Scene
-from scalewise.plan._sizes import Places
+from scalewise.plan import Place, Plan, PlanError, Role
+from scalewise.plan.spi import Places, Scene, taken
 from scalewise.torch._law import followed, kinds_of, refuse_another_law
 from scalewise.torch._measure import (
     Loss,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
 

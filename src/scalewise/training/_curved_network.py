@@ -10,10 +10,21 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._backward import back, by_weights
-from scalewise.networks._network import Network
-from scalewise.networks._nodes import Attend, Draw, Max, Pointwise
-from scalewise.networks._weights import Parameters, Weights, by_node, fields, rates_of, shapes_of
+from scalewise.networks import Network
+from scalewise.networks.spi import (
+    Attend,
+    Draw,
+    Max,
+    Parameters,
+    Pointwise,
+    Weights,
+    back,
+    by_node,
+    by_weights,
+    fields,
+    rates_of,
+    shapes_of,
+)
 from scalewise.training._one_network import parameters_of
 from scalewise.training._series import Series, derivative
 

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Asked

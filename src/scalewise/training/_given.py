@@ -21,9 +21,9 @@ from scalewise._checked import Count, Must, checked
 from scalewise._labelled import dataset
 from scalewise._memory import Memory, bytes_of
 from scalewise._version import __version__
-from scalewise.networks._inputs import digest_of
+from scalewise.networks.spi import digest_of
 from scalewise.tasks import Loss, Task
-from scalewise.tasks._losses import known_loss
+from scalewise.tasks.spi import known_loss
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._algorithms import GradientFlow
 from scalewise.training._curvature import Curvature, Moving, curved_shift

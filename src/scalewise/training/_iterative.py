@@ -26,7 +26,7 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.theory.flow._passing import kernel_strips
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins

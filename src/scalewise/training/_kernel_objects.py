@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._readable import readable
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork, Network
+from scalewise.networks import Network
+from scalewise.networks.spi import AnyNetwork, check_inputs
 from scalewise.training._sample_kernels import between, in_turn
 
 Inputs = Annotated[Any, Float[np.ndarray, "sample *positions feature"]]

@@ -8,8 +8,7 @@ do not learn, or networks are given their posterior, no neuron moves for that re
 
 from __future__ import annotations
 
-from scalewise.networks import _nodes
-from scalewise.networks._network import Network
+from scalewise.networks import Network, _nodes
 from scalewise.training._algorithm import Algorithm
 
 HALF = 0.5

@@ -9,12 +9,12 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import Must
-from scalewise.networks._backward import back
-from scalewise.networks._network import Network
-from scalewise.networks._nodes import Draw
-from scalewise.networks._products import by_all_weights
-from scalewise.networks._weights import (
+from scalewise.networks import Network
+from scalewise.networks.spi import (
+    Draw,
     Parameters,
+    back,
+    by_all_weights,
     by_node,
     check_shapes,
     fields,

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from scalewise._readable import readable
-from scalewise.networks._nodes import Draw
+from scalewise.networks.spi import Draw
 from scalewise.observables import Quantity
 from scalewise.training._asked import Asked
 from scalewise.training._generalisation import true_classes

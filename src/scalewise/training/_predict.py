@@ -10,9 +10,9 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Positive, checked
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks.spi import AnyNetwork
 from scalewise.tasks import Task
-from scalewise.tasks._losses import known_loss
+from scalewise.tasks.spi import known_loss
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._algorithms import GradientFlow
 from scalewise.training._asked import Arrays, Asked

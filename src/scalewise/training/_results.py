@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from scalewise._labelled import dataset, variable
 from scalewise._version import __version__
-from scalewise.networks._inputs import digest_of
+from scalewise.networks.spi import digest_of
 from scalewise.training._asked import Arrays, Asked, Found
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES, Outcome

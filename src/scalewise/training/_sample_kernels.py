@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import Network
+from scalewise.networks import Network
+from scalewise.networks.spi import check_inputs
 from scalewise.theory.flow._kernel_flow import kernels_on
 from scalewise.theory.flow._pair_sets import Pairs
 

@@ -12,8 +12,7 @@ import xarray as xr
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._labelled import dataset
 from scalewise.networks import MLP, Network
-from scalewise.networks._mlp import AnyPerceptron
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks.spi import AnyNetwork, AnyPerceptron
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes

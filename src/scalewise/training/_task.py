@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewise.tasks._losses import known_loss
+from scalewise.tasks.spi import known_loss
 from scalewise.training._asked import Asked
 from scalewise.training._spectrum import refuse_pair
 

@@ -25,7 +25,7 @@ from scalewise._checked import FiniteNumber, Positive, at_least, checked
 from scalewise._extras import require
 from scalewise._readable import readable
 from scalewise.activations import Activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.gaussian import single_moment
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 
@@ -261,7 +261,7 @@ def derivatives(
 
 
 class _Flags:
-    """Which layers learn at the first step, and by what the output moves."""
+    """Flags: which layers learn at the first step, and by what the output moves."""
 
     def __init__(self, strategy: Strategy | ABC) -> None:
         plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy

@@ -20,7 +20,7 @@ from scalewise.limits._network import Network, powers
 from scalewise.limits._on import Finite
 from scalewise.limits.methods._dense import Dense
 from scalewise.limits.methods._real import real_seeds, real_start
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 
 @checked
@@ -34,7 +34,7 @@ def transfer_gap(
     on: Finite,
     head_only: bool = False,
 ) -> Float[np.ndarray, "_seed _time _sample _output"]:
-    r"""What pretraining changes: $g_{T;t}(\xi)-g_{0;t}(\xi)$ over the steps $t$ of the second training.
+    r"""Change by pretraining: $g_{T;t}(\xi)-g_{0;t}(\xi)$ over the steps $t$ of the second training.
 
     Both trainings start from equal weights of all layers but the last, and from equal new last weights, drawn as
     the strategy draws them.

@@ -221,7 +221,7 @@ class _Products:
     alpha: float
 
     def through(self, columns: np.ndarray) -> np.ndarray:
-        """C times columns."""
+        """Product of C with columns."""
         for factor in reversed(self.C):
             columns = factor @ columns
         return columns

@@ -324,8 +324,12 @@ def kernel_step(
         losses = []
         for i in range(len(tasks.support)):
             one = slice(i, i + 1)
-            task = Tasks(tasks.support[one], tasks.support_class[one],
-                         tasks.query[one], tasks.query_class[one])  # fmt: skip
+            task = Tasks(
+                tasks.support[one],
+                tasks.support_class[one],
+                tasks.query[one],
+                tasks.query_class[one],
+            )
             model, value = kernel_step(model, task, settings)
             losses.append(value)
         return model, float(np.mean(losses))

@@ -23,7 +23,7 @@ from scalewise.limits.maml._tasks import Tasks
 def bias_response(
     net: GramNet | LinearNet, tasks: Tasks, inner_rate: Rate
 ) -> Float[np.ndarray, " contrast"]:
-    r"""How much of a class bias one step of adaptation takes back.
+    r"""Share of a class bias that one step of adaptation takes back.
 
     A bias $\delta z$ of all outputs, $z$ one of the $k-1$ principal contrasts of the classes ($|z|=1$, entries
     adding up to zero), is after the step and on average over the queries $(1-h_z)\delta z$, with

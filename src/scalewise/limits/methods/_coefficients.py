@@ -69,7 +69,7 @@ class _Matrix:
 
 @dataclass
 class _Space:
-    """How many coordinates of a hidden space are in use."""
+    """Number of coordinates of a hidden space that are in use."""
 
     used: int
 

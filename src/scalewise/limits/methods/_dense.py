@@ -20,7 +20,7 @@ from scalewise.limits._network import Network, WidthPowers
 
 @runtime_checkable
 class Matrix(Protocol):
-    """What a run asks of a matrix: `LazyMatrix` and `RealMatrix` have it."""
+    """Matrix as a run uses it: `LazyMatrix` and `RealMatrix` are of this kind."""
 
     n_out: int
 

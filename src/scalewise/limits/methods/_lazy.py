@@ -14,7 +14,7 @@ from scalewise.limits._noise import Noise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
 from scalewise.limits._tolerance import Reached, until_known
 from scalewise.limits.methods._dense import Dense, Start
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 # Beyond so many dimensions a net of points is hardly more even than chance.
 _DIMENSIONS = 64
@@ -92,7 +92,7 @@ def _within_span(task: Task) -> Task:
 
 
 def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
-    """What draws over each hidden space: spread, if asked for, until the first step is taken."""
+    """Random numbers over each hidden space: spread, if asked for, until the first step is taken."""
     net, task, widths = job.net, job.task, _widths(job.net, on)
     batch = len(task.inputs) if task.batches is None else task.batches.shape[1]
     looks = len(task.inputs) + len(task.test_inputs)

@@ -27,7 +27,7 @@ def train_real(job: Job, on: Finite) -> Records:
 
 
 def real_seeds(net: Network, on: Finite, decoupled: bool = False) -> tuple[Draw, list[RealMatrix]]:
-    """What draws standard normal arrays for all seeds at once, and the matrices between hidden layers."""
+    """Function that draws standard normal arrays for all seeds at once, and the matrices between hidden layers."""
     streams = [generator((on.seed, k)) for k in range(on.replicas)]
     widths = net.widths(on.width)
     pairs = sum(n_in * n_out for n_in, n_out in pairwise(widths))

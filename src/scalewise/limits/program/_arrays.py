@@ -148,7 +148,7 @@ class ReferenceProduct:
 
 
 def _correlated(x: np.ndarray, seen: list[tuple[np.ndarray, np.ndarray]], size: int) -> np.ndarray:
-    """What Stein's lemma gives: sum of a_i Z^{y^i}, every y^i whose product came before x."""
+    """Sum of a_i Z^{y^i} by Stein's lemma, over every y^i whose product came before x."""
     if not seen:
         return np.zeros(size)
     Y = np.stack([y for y, _ in seen])

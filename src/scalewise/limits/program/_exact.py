@@ -37,7 +37,7 @@ class Polynomial:
 
     @property
     def is_linear(self) -> bool:
-        """Whether of degree 1 without a constant."""
+        """True for polynomials of degree 1 without a constant."""
         return all(len(m) == 1 and m[0][1] == 1 for m in self.terms)
 
     def __add__(self, other: Any) -> Polynomial:
@@ -168,7 +168,7 @@ class Polynomials:
 
 
 def _coefficients(sigma: Activation) -> list[float] | None:
-    """Those of the polynomial that the activation is, read off its values; ``None`` if it is not a polynomial."""
+    """Coefficients of the polynomial that the activation is, read off its values; ``None`` if it is none."""
     if sigma.family == "monomial" and sigma.parameter is not None:
         return [0.0] * int(sigma.parameter) + [1.0]
     if sigma.taylor is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 @runtime_checkable
 class Algebra(Protocol):
-    """What a backend must be able to do with its values."""
+    """Operations of a backend on its values."""
 
     def spread(self, scalar: Any) -> Any:
         """A scalar in the form in which vectors take it in."""
@@ -39,7 +39,7 @@ class Product(Protocol):
 
 
 class _Arithmetic:
-    """What scalars and vectors have in common; each says how it takes in the other and makes a new one."""
+    """Arithmetic of scalars and vectors; each says how it takes in the other and makes a new one."""
 
     value: Any
 
@@ -64,7 +64,7 @@ class _Arithmetic:
         raise NotImplementedError
 
     def _new(self, value: Any) -> Any:
-        """One of our kind."""
+        """A new value of this class."""
         raise NotImplementedError
 
     def __add__(self, other: Any) -> Any:

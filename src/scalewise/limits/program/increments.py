@@ -25,7 +25,7 @@ from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 from scalewise.limits.program.library import error_factor, sample_by_sample, taught
 from scalewise.scaling import Strategy, readout_exponents, update_exponents
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 __all__ = ["Thetas", "incremental", "thetas"]
 

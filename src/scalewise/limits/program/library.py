@@ -13,8 +13,8 @@ from scalewise.limits._loop import Job
 from scalewise.limits._network import Network, powers
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
-from scalewise.tasks._losses import LOSSES, Loss
-from scalewise.tasks._task import Task
+from scalewise.tasks import Loss, Task
+from scalewise.tasks.spi import LOSSES
 
 __all__ = ["error_factor", "sample_by_sample", "taught", "trained"]
 
@@ -84,7 +84,7 @@ def trained(
 
 
 def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
-    """What a program of training can do: plain descent on one sample after another.
+    """The training as a program can do it: plain descent on one sample after another.
 
     Args:
         net: Trained.

@@ -65,7 +65,7 @@ def logit_divergence(
 
 @checked
 def divergence_floor(seeds: Index, reference_seeds: Index | None = None) -> float:
-    r"""What `logit_divergence` is on average between two samples of the same Gaussian law.
+    r"""Mean of `logit_divergence` between two samples of the same Gaussian law.
 
     $$\frac12\Big[\frac{n_*-1}{n_*-3}\Big(1+\frac1n+\frac1{n_*}\Big)-1
     +\psi\big(\tfrac{n_*-1}2\big)-\ln\tfrac{n_*-1}2-\psi\big(\tfrac{n-1}2\big)+\ln\tfrac{n-1}2\Big]$$

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scalewise._checked import Count, Index, checked
 from scalewise.gaussian import Places, Workspace, kernel_map
 from scalewise.limits.shallow._reference import Reference
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 _TILE = 256
 

@@ -13,8 +13,8 @@ from scalewise.limits.shallow._particles import Particles
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import LimitDynamics
 from scalewise.limits.shallow._units import Units
-from scalewise.tasks._losses import LOSSES, Loss
-from scalewise.tasks._task import Task
+from scalewise.tasks import Loss, Task
+from scalewise.tasks.spi import LOSSES
 
 # The logistic loss, and what is left of it where outputs diverge (+1) or vanish (-1), in units of their own order.
 # Source: Golikov (69), (70). His (18), (19) leave out the label.
@@ -109,7 +109,7 @@ class UnitDescent:
         return Look(taught, self._outputs(sums, slice(None)), kernel, errors=errors)
 
     def step(self, errors: np.ndarray) -> None:
-        """Both weights from the same state, and the outputs that come next."""
+        """Step both weights from the same state, and give the outputs that come next."""
         (rows_a, chi_a), (rows_w, chi_w) = _halves(self._rows, errors)
         self._t += 1
         chosen = self.job.task.batch(self._t)
@@ -173,7 +173,7 @@ class ConstantKernels:
         return Look(taught, logits, kernel, errors=errors)
 
     def step(self, errors: np.ndarray) -> None:
-        """Both kernels from the same outputs."""
+        """Step both kernels from the same outputs."""
         (rows_a, chi_a), (rows_w, chi_w) = _halves(self._rows, errors)
         self._alpha[rows_a] += chi_a
         self._omega[rows_w] += chi_w

@@ -17,7 +17,7 @@ from scalewise.limits.shallow._particles import Draw, draw_weights
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling
 from scalewise.limits.shallow._units import Units, finite_units
-from scalewise.tasks._losses import LOSSES
+from scalewise.tasks.spi import LOSSES
 
 
 @checked
@@ -180,7 +180,7 @@ def kernel_increments(
     others: Float[np.ndarray, "other feature"],
     sample: Sample,
 ) -> KernelIncrements:
-    r"""What one step does to the tangent kernels, to first order in the rates.
+    r"""Change of the tangent kernels in one step, to first order in the rates.
 
     $$\Delta K_{aw}'=-u^{\tilde q_a+\tilde q_w}\sigma^3\sum_r\big[\phi(x)\phi'(x')\,x'\!\cdot x_w
     +\phi'(x)\phi(x')\,x\cdot x_w\big]\nabla\ell_w\,\hat a_r\phi'(x_w)$$
@@ -238,7 +238,7 @@ def step(net: ShallowNetwork, sample: Sample) -> ShallowNetwork:
 def output_change(
     net: ShallowNetwork, x: Float[np.ndarray, "input feature"], sample: Sample, *, order: Order = 3
 ) -> Float[np.ndarray, " input"]:
-    r"""What one step does to the output, as a series in the rates.
+    r"""Change of the output in one step, as a series in the rates.
 
     $$\begin{aligned}\Delta f={}&\sum_{j\ge1}\frac{(-1)^j}{j!}\hat\eta_w^j\sigma^{j+1}(\nabla\ell_w)^j
     \sum_r\hat a_r^{j+1}\phi'(x_w)^j\phi^{(j)}(x)(x_w\cdot x)^j\\

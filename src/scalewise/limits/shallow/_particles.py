@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from scalewise.activations import Activation
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
 
 _BLOCK = 1 << 18  # numbers of one block of preactivations
 _ROOT_3 = 3**0.5
@@ -86,7 +86,7 @@ class GramLayer:
 
 @dataclass(frozen=True)
 class Draw:
-    """How many units, from which law."""
+    """Number of units, and their law."""
 
     units: int  # of one network
     # One network each. A narrower network is the beginning of a wider one with the same seed.
@@ -190,7 +190,7 @@ class Particles:
         return self._total(_weighted(self._value(layer.at(rows)), a) for a, layer in self._pairs())
 
     def test_outputs(self) -> np.ndarray:
-        """The same of the test inputs, shape (test, seed)."""
+        """Outputs of the test inputs, shape (test, seed)."""
         if not self._tests:
             return np.zeros((0, self._seeds))
         return self._total(_weighted(self._value(layer.tests()), a) for a, layer in self._pairs())

@@ -10,7 +10,7 @@ from scalewise._checked import Count, Must, NotNegative, checked
 from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.activations import Activation, activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 
 LAWS = ("normal", "uniform")
 OutputScale = Annotated[

@@ -10,7 +10,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.scaling import shallow as plane
-from scalewise.scaling._exact import EXPONENT, Exponent
+from scalewise.scaling.spi import EXPONENT, Exponent
 
 _HALF = Fraction(1, 2)
 
@@ -60,7 +60,7 @@ class ShallowScaling:
 
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
-        r"""By which power of $d$ either layer's steps do less to the output than both together, at least 0.
+        r"""Power of $d$ by which either layer's steps do less to the output than both together, at least 0.
 
         From step 1 on they do $q_\sigma+1+s_a+2b_w$ and $q_\sigma+1+s_w+2b_a$, with weights of power
         $b_{a,w}=\max(s_{a,w},0)$ by then, at most one of them positive; a layer with more than 0 has no part in
@@ -148,7 +148,7 @@ def scaling(
 @dataclass(frozen=True)
 @readable
 class LimitDynamics:
-    r"""What is left of a scaling at infinite width.
+    r"""Dynamics of a scaling at infinite width.
 
     Args:
         region: Of the band, ``"R1"`` to ``"R13"``; empty where it is not in the plane.
@@ -182,7 +182,7 @@ class LimitDynamics:
 
 @checked
 def limit_dynamics(source: str | ShallowScaling | tuple[Exponent, ...]) -> LimitDynamics:
-    r"""Which of the limit dynamics a scaling has.
+    r"""Dynamics that a scaling has in the limit.
 
     With unequal rates the limit follows from what a step does to either layer, $s_{a,w}=q_\sigma+\tilde q_{a,w}$:
     output weights that gain in power, $s_a>0$, start at 0 in their own units; first weights move by their own

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Int
 
 from scalewise._checked import Count, Index, checked
-from scalewise.tasks._losses import LOSSES
-from scalewise.tasks._task import Task
+from scalewise.tasks import Task
+from scalewise.tasks.spi import LOSSES
 
 
 def check_task(task: Task) -> None:

@@ -31,8 +31,8 @@ from scalewise.limits.shallow._scaling import ShallowScaling, limit_dynamics
 from scalewise.limits.shallow._scaling import scaling as known_scaling
 from scalewise.limits.shallow._task import check_task
 from scalewise.limits.shallow._units import finite_units, limit_units
-from scalewise.scaling._exact import Exponent
-from scalewise.tasks._task import Task
+from scalewise.scaling.spi import Exponent
+from scalewise.tasks import Task
 
 _OUTPUTS = ("time", "sample", "output")
 
@@ -250,7 +250,7 @@ def _far_away(reference: Reference, dtype: Any) -> float:
 
 
 def _over_time(job: ShallowJob, records: Records, factor: float) -> dict[str, Any]:
-    """What was recorded, outputs and kernels divided by a factor."""
+    """Recorded outputs, losses and kernels; outputs and kernels are divided by a factor."""
     if not records.time:
         return {}
     f = records.stacked("logits") / factor

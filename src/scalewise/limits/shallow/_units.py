@@ -10,7 +10,7 @@ from scalewise.limits.shallow._scaling import LimitDynamics, ShallowScaling
 
 @dataclass(frozen=True)
 class Units:
-    r"""What stands before the sums of a network or a limit.
+    r"""Factors before the sums of a network or a limit.
 
     $$f=F\sum_r\hat a_r\phi,\quad\Delta\hat a=-R_a\nabla\ell\,\phi,\quad\Delta\hat w=-R_w\nabla\ell\,\hat a\phi'x$$
     """

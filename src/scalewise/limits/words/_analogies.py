@@ -20,7 +20,7 @@ def analogy_answers(
     *,
     cosine: bool = False,
 ) -> Int[np.ndarray, " question"]:
-    r"""What is to $c$ as $b$ is to $a$: $\arg\max_i\,h_i^\top(h_b-h_a+h_c)$ over all words but the three.
+    r"""Answers to "$c$ is to what as $a$ is to $b$": $\arg\max_i\,h_i^\top(h_b-h_a+h_c)$, but for the three words.
 
     Args:
         vectors: $h$, a row per word.

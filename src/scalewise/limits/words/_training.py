@@ -13,7 +13,7 @@ from numpy.random import Generator, Philox
 from scalewise._checked import Count, Index, Must, NotNegative, Told, checked
 from scalewise._readable import readable
 from scalewise.limits.words._word2vec import Embeddings, WordBatch, step_of_known_words
-from scalewise.sweeps._store import opened, resumable
+from scalewise.sweeps.spi import opened, resumable
 
 
 @checked
@@ -104,8 +104,11 @@ def train(
             step_of_known_words(now, batch, rate, settings.weight_decay)
         return state
 
-    described: dict[str, Any] = {**asdict(settings), "shape": list(embeddings.context.shape),
-                                 "tokens": len(tokens)}  # fmt: skip
+    described: dict[str, Any] = {
+        **asdict(settings),
+        "shape": list(embeddings.context.shape),
+        "tokens": len(tokens),
+    }
     state = {"context": embeddings.context, "target": embeddings.target}
     with opened(store, {**described, "steps": blocks}) as record:
         state = resumable(step, state, blocks, record=record, told=progress)

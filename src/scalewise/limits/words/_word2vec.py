@@ -253,7 +253,7 @@ def _ascend(Phi: np.ndarray, Psi: np.ndarray, batch: WordBatch, eta: float, gamm
 
 
 def _contexts(batch: WordBatch, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Which places hold a word, and the share 1/|J| of each of these words."""
+    """Mask of the places that hold a word, and the share 1/|J| of each of these words."""
     there = batch.contexts >= 0
     sizes = there.sum(1)
     return there, np.repeat(1 / sizes, sizes).astype(dtype)

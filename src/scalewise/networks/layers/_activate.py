@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from scalewise._checked import Must, checked
 from scalewise._readable import readable
 from scalewise.activations import Activation, activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 
@@ -31,7 +31,7 @@ class Activate(Layer):
     sigma: ActivationLike
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.apply(of, self.sigma)
 
     def _given(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Aggregate(Layer):
         ... )
         >>> net.depth
         2
-    """  # fmt: skip
+    """
 
     adjacency: (
         Annotated[
@@ -84,7 +84,7 @@ class Aggregate(Layer):
     axis: int = 0
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         if self.adjacency is None:
             return self._of_inputs(build, of)
         axes, own = len(of.positions), self.adjacency
@@ -103,7 +103,7 @@ class Aggregate(Layer):
         return build.spread(of, along, 1.0)
 
     def _of_inputs(self, build: Builder, of: Field) -> Field:
-        """By the rows that inputs have as their last features."""
+        """Field whose positions are gathered by the rows that inputs have as their last features."""
         inputs = build.inputs
         nodes = math.prod(inputs.positions)
         if (
@@ -134,11 +134,11 @@ class Columns(Reading):
 
     @property
     def said(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What a table of the network calls it."""
+        """The name in a table of the network."""
         return f"features {self.start} to {self.stop - 1}"
 
     def __call__(self, x: Any, xp: Any) -> Any:
-        """Cut them out."""
+        """Cut out the features."""
         return x[..., self.start : self.stop]
 
 
@@ -161,10 +161,10 @@ class Mask(Layer):
         >>> x[1, 4:, -1] = 0
         >>> sw.predict(net, x).kernel.shape
         (1, 2, 2)
-    """  # fmt: skip
+    """
 
     def into(self, build: Builder, of: Field) -> Field:
-        """What the last feature says, and the others."""
+        """The other features, with the last one as the mask."""
         if of.node != 0 or not of.positions or of.channels < 2:
             raise ValueError(
                 f"{build.name} reads the last feature of every position. Put it first, and give the network an "
@@ -194,12 +194,12 @@ class Features(Layer):
         ... )
         >>> net.depth
         3
-    """  # fmt: skip
+    """
 
     count: Count
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         if self.count > of.channels:
             raise ValueError(
                 f"{build.name} takes {self.count} features, and there are {of.channels}. Give it fewer."

@@ -12,7 +12,7 @@ import numpy as np
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.activations import activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
@@ -79,7 +79,7 @@ class Attention(Layer):
         ... )
         >>> net.depth
         6
-    """  # fmt: skip
+    """
 
     size: Count | None = None
     heads: Count | None = None
@@ -148,7 +148,7 @@ class Attention(Layer):
             )
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """It has none that is known."""
+        """Refused: attention has no critical initialisation that is known."""
         raise ValueError(
             "Attention averages over positions that differ, so it has no critical initialisation. Put a norm "
             "before it and choose C_b and C_W yourself."
@@ -220,7 +220,7 @@ def _slopes(places: int, count: int | None) -> tuple[Matrix, ...]:
 
 
 def _turns(places: int, size: int, base: float) -> Matrix:
-    """Of every position the matrix of a rotary embedding, row by row."""
+    """Matrices of a rotary embedding at every position, row by row."""
     angle = np.arange(places)[:, None] * base ** (-2 * np.arange(size // 2) / size)
     cos, sin = (np.einsum("pi,ij->pij", f(angle), np.eye(size // 2)) for f in (np.cos, np.sin))
     return Matrix.of(np.block([[cos, -sin], [sin, cos]]).reshape(places, -1))

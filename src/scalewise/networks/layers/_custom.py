@@ -15,7 +15,7 @@ from scalewise.networks._field import Field
 @dataclass(frozen=True)
 @readable
 class Custom(Layer):
-    """What `program` makes of a function: a layer.
+    """A layer that `program` makes of a function.
 
     Args:
         function: Called with a `Builder` and the `Field` that enters. Two networks are equal if it is the same
@@ -25,7 +25,7 @@ class Custom(Layer):
     function: Callable[[Builder, Field], Field]
 
     def into(self, build: Builder, of: Field) -> Field:
-        """What the function builds."""
+        """The field that the function builds."""
         made = self.function(build, of)
         if not isinstance(made, Field):
             raise TypeError(

@@ -24,7 +24,7 @@ class Random(Layer):
     """A layer with weights and biases of its own."""
 
     def at(self, C_b: float, C_W: float, share: float = 1.0) -> Layer:
-        """With a share of these variances, which are those of the network."""
+        """This layer with a share of these variances, which are those of the network."""
         own = {"C_b": share * C_b, "C_W": share * C_W}
         own = {
             k: None if v == all_of else v
@@ -65,7 +65,7 @@ class Dense(Random):
     law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.draw(of, self.channels, own=own_of(self, build.usual))
 
 
@@ -114,7 +114,7 @@ class Conv(Random):
     law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         windows, own = _windows(self, build, of), own_of(self, build.usual)
         return build.draw(of, self.channels, windows, own, groups=self.groups)
 
@@ -158,7 +158,7 @@ class Local(Random):
     law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         windows, own = _windows(self, build, of), own_of(self, build.usual)
         return build.draw(of, self.channels, windows, own, shared=False)
 
@@ -194,7 +194,7 @@ class ConvTranspose(Random):
         ... )
         >>> net.program.positions[3]
         (8,)
-    """  # fmt: skip
+    """
 
     taps: Sizes
     channels: Count | None = None
@@ -208,7 +208,7 @@ class ConvTranspose(Random):
     law: LawLike | None = None
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         windows = tuple(Transposed(window) for window in _windows(self, build, of))
         return build.draw(of, self.channels, windows, own_of(self, build.usual))
 
@@ -227,7 +227,7 @@ class Flatten(Layer):
     """
 
     def into(self, build: Builder, of: Field) -> Field:
-        """No node: the windows of the next random layer see all positions."""
+        """No node is added: the windows of the next random layer see all positions."""
         return replace(of, flat=True)
 
 
@@ -248,7 +248,7 @@ def _windows(layer: Conv | ConvTranspose | Local, build: Builder, of: Field) -> 
 
 
 def per_axis(build: Builder, of: Field, given: int | Sequence[int]) -> tuple[int, ...]:
-    """One number for each axis of positions."""
+    """Numbers, one for each axis of positions."""
     axes = len(of.positions)
     if not axes:
         raise ValueError(

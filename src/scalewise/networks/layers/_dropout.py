@@ -42,5 +42,5 @@ class Dropout(Layer):
     keep: Share
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.drop(of, self.keep)

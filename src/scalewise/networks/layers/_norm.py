@@ -14,7 +14,7 @@ class Normalisation(Layer):
     """A layer that sets the size of signals by itself."""
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """Nothing is left to choose."""
+        """Refused: a network with a norm has nothing left to choose."""
         raise ValueError(
             f"A network with {type(self).__name__} sets the size of its signals by itself, whatever C_b and C_W "
             "are. Choose them yourself, C_b=0 and C_W=1 for instance."
@@ -49,7 +49,7 @@ class LayerNorm(Normalisation):
     positions: bool = False
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.norm(of, float(self.eps), centred=True, joint=self.positions)
 
 
@@ -78,7 +78,7 @@ class GroupNorm(Normalisation):
     eps: NotNegative = 1e-5
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.norm(of, float(self.eps), centred=True, joint=True, groups=self.groups)
 
 
@@ -103,5 +103,5 @@ class RMSNorm(Normalisation):
     eps: NotNegative = 1e-5
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.norm(of, float(self.eps), centred=False)

@@ -72,7 +72,7 @@ class Parallel(Layer):
         object.__setattr__(self, "join", join)
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """Of a sum, the last random layers share what the trunk leaves."""
+        """These branches at the critical point; in a sum, their last random layers share what the trunk leaves."""
         if self.join == "product":
             raise ValueError(
                 "A product of branches has no critical initialisation that is known. Choose C_b and C_W yourself."

@@ -41,7 +41,7 @@ class Resize(Layer):
     method: Literal["nearest", "linear"] = "nearest"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         shape = per_axis(build, of, self.shape)
         if of.mask is not None:
             make = Resized(shape, of.positions, self.method)
@@ -74,13 +74,13 @@ class Take(Layer):
         ... )
         >>> net.program.positions[-1]
         (1,)
-    """  # fmt: skip
+    """
 
     index: Annotated[int | Sequence[int], Must("a whole number or several, such as 0 or (0, -1)")]
     axis: int = 0
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         axes = len(of.positions)
         if not -axes <= self.axis < axes:
             raise ValueError(
@@ -135,7 +135,7 @@ class Embedding(Layer):
         ... )
         >>> sw.predict(net, np.array([[[0.0], [4.0], [4.0]]])).kernel.shape
         (1, 1, 1)
-    """  # fmt: skip
+    """
 
     tokens: Count
     channels: Count | None = None
@@ -147,7 +147,7 @@ class Embedding(Layer):
     law = "normal"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """What the tokens are as features, and a random layer."""
+        """A random layer of the tokens, which become features first."""
         if of.channels != 1:
             raise ValueError(
                 f"{build.name} reads tokens, one channel at each position, and there are {of.channels}. Give the "
@@ -191,7 +191,7 @@ class Positions(Layer):
         ... )
         >>> net.depth
         7
-    """  # fmt: skip
+    """
 
     C_W: Positive | None = None
     lambda_W: NotNegative | None = None

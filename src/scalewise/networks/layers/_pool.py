@@ -36,7 +36,7 @@ class AvgPool(Layer):
     padding: Padding = "valid"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return _pooled(self, build, of, average=True)
 
 
@@ -62,7 +62,7 @@ class SumPool(Layer):
     padding: Padding = "valid"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return _pooled(self, build, of, average=False)
 
 
@@ -90,7 +90,7 @@ class MaxPool(Layer):
     padding: Padding = "valid"
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return build.largest(of, _windows(self, build, of))
 
 
@@ -107,7 +107,7 @@ class GlobalAvgPool(Layer):
     """
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return _whole(build, of, average=True)
 
 
@@ -124,7 +124,7 @@ class GlobalSumPool(Layer):
     """
 
     def into(self, build: Builder, of: Field) -> Field:
-        """One node."""
+        """Add one node."""
         return _whole(build, of, average=False)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scalewise._checked import Count, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.activations import activation
-from scalewise.activations._catalogue import ActivationLike
+from scalewise.activations.spi import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
@@ -47,7 +47,7 @@ class Shared(Layer):
         ... )
         >>> net.parameters == (5 + 1) * 16 + 2 * (16 + 1) * 16 // 2 + 17
         True
-    """  # fmt: skip
+    """
 
     layers: tuple[Layer, ...]
     times: int
@@ -61,12 +61,12 @@ class Shared(Layer):
         object.__setattr__(self, "name", name)
 
     def at(self, C_b: float, C_W: float) -> Layer:
-        """The same of its layers."""
+        """These weights with each layer at the critical point."""
         made = (layer.at(C_b, C_W) for layer in self.layers)
         return Shared(*made, times=self.times, name=self.name)
 
     def into(self, build: Builder, of: Field) -> Field:
-        """Its layers, as often as it says."""
+        """Build its layers, as often as it says."""
         for _ in range(self.times):
             of = build.tied((self.layers, self.name), self.layers, of)
         return of
@@ -101,7 +101,7 @@ class Recurrent(Layer):
         ... )
         >>> net.parameters == (3 * 16 + 16) + (16 * 16 + 16) + 17
         True
-    """  # fmt: skip
+    """
 
     function: ActivationLike
     last: bool = False

@@ -30,7 +30,7 @@ from scalewise.plan.audit._report import told, verdict_of
 @dataclass(frozen=True)
 @readable
 class Audit:
-    r"""What a training script does at great width.
+    r"""Powers of a training script, and its verdict at great width.
 
     Args:
         tensors: The powers of every tensor, in the order of the forward pass.
@@ -77,7 +77,7 @@ class Audit:
 
     @property
     def r_stable(self) -> float:
-        """The same with the largest common factor of the rates that keeps everything stable."""
+        """The power $r$ at the largest common factor of the rates that keeps everything stable."""
         return self.r + self.fall
 
     @property
@@ -88,12 +88,12 @@ class Audit:
 
     @property
     def ok(self) -> bool:
-        """Whether the script is in the maximal update: nothing grows or fades, and no tensor lags behind."""
+        """True if the script is in the maximal update: nothing grows or fades, and no tensor lags behind."""
         return self.maximal and not self.starts
 
     @property
     def maximal(self) -> bool:
-        """Whether every tensor surely moves what it writes at order one, and what readouts do was seen."""
+        """True if every tensor surely moves what it writes at order one, and what readouts do was seen."""
         if self.unsure is not None or self.blind:
             return False
         learns = self.verdict.stable and self.verdict.nontrivial and self.r < APART
@@ -101,7 +101,7 @@ class Audit:
 
     @property
     def unsure(self) -> Limit | None:
-        """What may grow with the width, and may not: its error is too large to tell."""
+        """Limit whose error is too large to tell whether it grows with the width."""
         top = self.limits[0] if self.limits else None
         open_ = top is not None and not self.fall and top.fit.slope > 2 * APART
         return top if open_ and self.verdict.stable else None
@@ -156,18 +156,27 @@ def audited(
     moves = verdict.features.slope - fall
     held = bool(fall) or moves < -APART - verdict.features.error
     return Audit(
-        tensors, verdict, limits, bounds if held else (), fall, wastes,
-        breaks_of(plan, measured, rows, tolerance), _starts(measured, tensors, tolerance, small),
-        drowned(tensors, measured, epsilon, target),
-        tuple(t.name for t in tensors if t.rate.status is not Status.FITTED),
-        tuple(assumed), target, measured, tolerance,
-    )  # fmt: skip
+        tensors=tensors,
+        verdict=verdict,
+        limits=limits,
+        bottleneck=bounds if held else (),
+        fall=fall,
+        wastes=wastes,
+        breaks=breaks_of(plan, measured, rows, tolerance),
+        starts=_starts(measured, tensors, tolerance, small),
+        epsilons=drowned(tensors, measured, epsilon, target),
+        idle=tuple(t.name for t in tensors if t.rate.status is not Status.FITTED),
+        assumed=tuple(assumed),
+        target=target,
+        measured=measured,
+        tolerance=tolerance,
+    )
 
 
 def _starts(
     measured: Measurement, tensors: Sequence[TensorPowers], tolerance: float, small: bool
 ) -> tuple[TensorPowers, ...]:
-    """One tensor for each module inside the network that starts larger or smaller at another width."""
+    """Tensors, one for each module inside the network, that start larger or smaller at another width."""
     found: dict[str, TensorPowers] = {}
     for t in tensors:
         inside = t.role in (Role.INPUT, Role.HIDDEN) and not reads(measured, t.name)

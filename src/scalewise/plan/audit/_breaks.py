@@ -59,7 +59,7 @@ class Break:
 def breaks_of(
     plan: Plan, measured: Measurement, rows: Iterable[Row], tolerance: float
 ) -> tuple[Break, ...]:
-    """What grows, the first to break a run first; what cannot be dated comes by its power.
+    """Quantities that grow, the first to break a run first; those that cannot be dated come by their power.
 
     Args:
         plan: Any plan of the model.

@@ -26,7 +26,7 @@ _MOVERS = (Role.INPUT, Role.HIDDEN, Role.VECTOR)
 
 
 class Bound(StrEnum):
-    """What responds to a step."""
+    """Quantity that responds to a step."""
 
     OWN = "own change"  # what a tensor writes, by its own step
     PASSED = "passed on"  # the logits, by what the features move
@@ -79,7 +79,7 @@ class Waste:
 def limits_of(
     tensors: Iterable[TensorPowers], measured: Measurement, features: Fit
 ) -> tuple[Limit, ...]:
-    """Everything that bounds the learning rate, the steepest first.
+    """Limits of the learning rate, the steepest first.
 
     Args:
         tensors: Powers of each.
@@ -99,7 +99,7 @@ def limits_of(
 
 
 def binding(limits: Sequence[Limit]) -> tuple[Limit, ...]:
-    """Those that no other is surely steeper than.
+    """Limits that no other is surely steeper than.
 
     A readout before what it reads: it is drawn and learnt by settings of its own, and features are not.
     """

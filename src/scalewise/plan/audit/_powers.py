@@ -65,7 +65,7 @@ class TensorPowers:
 
     @property
     def grown(self) -> bool:
-        """Whether what its module returns at initialisation grows with the width."""
+        """True if what its module returns at initialisation grows with the width."""
         return self.output.status is Status.FITTED and self.output.slope > APART + self.output.error
 
 
@@ -90,7 +90,9 @@ def powers_of(
         rate = np.array([[of.get(name, 0.0)] * 2 for of in rates])
         out.append(
             TensorPowers(
-                name, role, module,
+                name,
+                role,
+                module,
                 init=fit(Quantity.WEIGHT),
                 multiplier=tensor.gauge.total if plan.looked else None,
                 rate=power_law(measured.widths, rate),
@@ -99,14 +101,14 @@ def powers_of(
                 own_change=power_law(measured.widths, _relative(plan, measured, name)),
                 output=power_law(measured.widths, measured.beside(name, Quantity.OUTPUT)),
             )
-        )  # fmt: skip
+        )
     return tuple(out)
 
 
 def _relative(plan: Plan, measured: Measurement, name: str) -> Float[np.ndarray, "width seed"]:
-    """What a tensor's own step changes, beside the size of what its module returns.
+    """Change by a tensor's own step, as a part of the size of what its module returns.
 
-    Of what reads out the change itself, since a loss does not know how large outputs were; so too of a module that
+    Of a readout it is the change itself, since a loss does not know how large outputs were; so too of a module that
     returns zero at initialisation.
     """
     change = sizes_of(plan, measured, name, Quantity.OWN_CHANGE)
@@ -115,14 +117,14 @@ def _relative(plan: Plan, measured: Measurement, name: str) -> Float[np.ndarray,
 
 
 def reads(measured: Measurement, name: str) -> bool:
-    """Whether a tensor writes to the network's output: a readout or its bias."""
+    """True if a tensor writes to the network's output: a readout or its bias."""
     module = measured.modules[measured.tensors.index(name)]
     pairs = zip(measured.tensors, measured.modules, strict=True)
     return bool(module) and any(m == module for n, m in pairs if n in measured.readouts)
 
 
 def growth_rows(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
-    """What may not grow with the width, as a verdict reads it."""
+    """Rows of sizes that may not grow with the width, as a verdict reads them."""
     zero = Fraction(0)
     rows = [
         Row(n, q, zero, zero, power_law(measured.widths, sizes_of(plan, measured, n, q)), tolerance)

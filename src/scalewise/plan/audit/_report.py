@@ -94,12 +94,12 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _name(name: str) -> str:
-    """With stars for the numbers of layers; of a plain sequence the name itself."""
+    """Name with stars for the numbers of layers; of a plain sequence the name itself."""
     return f"`{pattern(name) if name.count('.') > 1 else name}`"
 
 
 def told(audit: Audit) -> list[str | Rows]:
-    """All of an audit, line by line."""
+    """Lines of an audit."""
     m = audit.measured
     widths = ", ".join(f"{w:g}" for w in m.widths)
     steps = f"{m.steps} step{'s' if m.steps > 1 else ''}"

@@ -25,7 +25,7 @@ NO_CLAIM: Mapping[str, Any] = {"strategy": standard(), "optimizer": "adam"}
 
 
 def called(build: Callable[..., Any], width: int) -> Any:
-    """What a factory makes of a width, given by position or, where that is not possible, by its name.
+    """Model that a factory builds from a width, given by position or, where that is not possible, by name.
 
     Args:
         build: The factory.
@@ -46,7 +46,7 @@ def called(build: Callable[..., Any], width: int) -> Any:
 
 
 def _only_named(build: Callable[..., Any]) -> str | None:
-    """What a factory calls its width, if it takes none by position."""
+    """Name that a factory has for its width, if it takes none by position."""
     try:
         given = signature(build).parameters.values()
     except (TypeError, ValueError):  # of C, without a signature
@@ -65,12 +65,12 @@ class Script(Protocol):
 
     @property
     def rates(self) -> Mapping[int, Mapping[str, float]]:
-        """By width and tensor the learning rate; filled as networks are set up."""
+        """Learning rates by width and tensor; filled as networks are set up."""
         ...
 
     @property
     def epsilons(self) -> Mapping[str, float]:
-        """By tensor what the optimizer compares its gradient with."""
+        """Numbers that the optimizer compares gradients with, by tensor."""
         ...
 
     def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
@@ -113,9 +113,14 @@ def audit_of(
         sizes = measured(run, seeds, progress, "audit")
     rates = [script.rates[w] for w in widths]
     found = audited(
-        table, sizes, rates, epsilon=script.epsilons, assumed=assumed,
-        target=None if target is None else float(target), tolerance=tolerance,
-    )  # fmt: skip
+        table,
+        sizes,
+        rates,
+        epsilon=script.epsilons,
+        assumed=assumed,
+        target=None if target is None else float(target),
+        tolerance=tolerance,
+    )
     return replace(found, framework=framework)
 
 
@@ -126,7 +131,7 @@ def _resized(table: Plan, width: int) -> Plan:
 
 
 def _roles(script: Script, widths: tuple[int, ...]) -> tuple[Plan, tuple[str, ...]]:
-    """What each tensor is, and what most models' answers were taken for."""
+    """Plan that knows the role of each tensor, and the answers of most models that were assumed for it."""
     answers: dict[str, Any] = {}
     while True:
         try:

@@ -38,24 +38,24 @@ class Planned(Protocol):
         ...
 
     def at(self, **sizes: Any) -> Any:
-        """The same plan with another target."""
+        """This plan with another target."""
         ...
 
     def with_constants(self, constants: Any) -> Any:
-        """The same plan with other constants of the base."""
+        """This plan with other constants of the base."""
         ...
 
 
 @runtime_checkable
 class Bench(Protocol):
-    """What an adapter does."""
+    """Work of an adapter in one training."""
 
     def model(self, plan: Any, seed: int) -> Any:
         """A network of the plan's target, drawn by a seed and initialised as planned."""
         ...
 
     def factory(self, plan: Any) -> Any:
-        """What builds it.
+        """Function that builds the model.
 
         Raises:
             PlanError: If the plan was loaded without.
@@ -63,7 +63,7 @@ class Bench(Protocol):
         ...
 
     def theory(self, plan: Any) -> Any:
-        """The same plan drawn by the theory, without other constants; ``None`` where the model is not read."""
+        """This plan drawn by the theory, without other constants; ``None`` where the model is not read."""
         ...
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -80,7 +80,7 @@ def trained(
 
 
 def ends_of(found: Any) -> tuple[float, float]:
-    """What a training returned: its loss at the end and at half of the steps; NaN where that is not finite.
+    """Loss at the end of a training and at half of its steps; NaN where that is not finite.
 
     Of a curve, losses at equal distances, both are means over a tenth of it: the last, and the one that ends at its
     half. A curve may be as short as two, at half and at the end. A number alone has no half, which is NaN.

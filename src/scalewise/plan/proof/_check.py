@@ -27,7 +27,7 @@ _NAMED = 3  # values at which runs diverged that a table names
 
 
 @dataclass(frozen=True)
-class Size:
+class GridSize:
     """One size of the grid: its label, and where it stands on the axes that are judged."""
 
     label: str
@@ -56,7 +56,7 @@ class TransferCheck:
 
     hyperparameter: str
     values: tuple[float, ...]
-    sizes: tuple[Size, ...]
+    sizes: tuple[GridSize, ...]
     losses: Float[np.ndarray, "size value seed"] = field(repr=False)
     optima: tuple[Optimum, ...] = field(repr=False)
     drifts: tuple[Drift, ...]
@@ -68,7 +68,7 @@ class TransferCheck:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The conclusion in one sentence."""
         return self.finding.sentence
 
     @property
@@ -78,7 +78,7 @@ class TransferCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether it is shown that the optimum stays, from a base that is not known not to have learnt."""
+        """True if the optimum is shown to stay, from a base that is not known to have failed to learn."""
         return self.outcome is Outcome.TRANSFERS
 
     @property
@@ -88,7 +88,7 @@ class TransferCheck:
 
     @property
     def diverged(self) -> Float[np.ndarray, "size value"]:
-        """Which share of the seeds diverged, at every size and value."""
+        """Share of the seeds that diverged, at every size and value."""
         return (~np.isfinite(self.losses)).mean(axis=2)
 
     def assert_ok(self) -> None:
@@ -102,7 +102,7 @@ class TransferCheck:
 
     @cached_property
     def table(self) -> xr.Dataset:
-        """All of it as a Dataset.
+        """The check as a Dataset.
 
         ``loss`` over (size, value, seed); over size ``optimum`` with ``optimum_sem`` in powers of 2, ``best_loss``,
         ``cost`` with ``cost_sem``, ``edge`` and ``diverged``; ``diverged_share`` of the seeds over (size, value).
@@ -163,12 +163,13 @@ class TransferCheck:
         ]
 
     def _where(self, share: Float[np.ndarray, " value"]) -> str:
-        """At which values which share of the seeds diverged."""
+        """Sentence on the values at which seeds diverged, and which share of them."""
         runs = f"{round(share.sum() * self.losses.shape[2])} of {self.losses[0].size}"
         at = [
             f"{part:.0%} at 2^{math.log2(value):.3g}"
-            for value, part in zip(self.values, share, strict=True) if part
-        ]  # fmt: skip
+            for value, part in zip(self.values, share, strict=True)
+            if part
+        ]
         shown = at if len(at) <= _NAMED else [*at[: _NAMED - 1], f"... {at[-1]}"]
         return f"{runs}: {', '.join(shown)}"
 
@@ -176,7 +177,7 @@ class TransferCheck:
 def check_losses(
     hyperparameter: str,
     values: Sequence[float],
-    sizes: Sequence[Size],
+    sizes: Sequence[GridSize],
     losses: Float[np.ndarray, "size value seed"],
     *,
     tolerance: float = 0.1,
@@ -200,9 +201,10 @@ def check_losses(
     first, drifts, qualities = sizes[0], [], []
     for axis in first.at:
         line = [
-            i for i, s in enumerate(sizes)
+            i
+            for i, s in enumerate(sizes)
             if all(s.at[other] == first.at[other] for other in first.at if other != axis)
-        ]  # fmt: skip
+        ]
         line.sort(key=lambda i: sizes[i].at[axis])
         line = [i for i in line if math.isfinite(optima[i].place)]
         if len(line) > 1:
@@ -222,15 +224,24 @@ def check_losses(
         hyperparameter, [s.label for s in sizes], list(x), optima, drifts, cost, tolerance, standing
     )
     return TransferCheck(
-        hyperparameter, tuple(map(float, values)), tuple(sizes), losses, tuple(optima), tuple(drifts),
-        tuple(costs), tolerance, finding, tuple(qualities), standing,
-    )  # fmt: skip
+        hyperparameter=hyperparameter,
+        values=tuple(map(float, values)),
+        sizes=tuple(sizes),
+        losses=losses,
+        optima=tuple(optima),
+        drifts=tuple(drifts),
+        costs=tuple(costs),
+        tolerance=tolerance,
+        finding=finding,
+        qualities=tuple(qualities),
+        standing=standing,
+    )
 
 
 def _standing(
     losses: np.ndarray, halves: np.ndarray | None, o: Optimum, baseline: float | None
 ) -> Standing | None:
-    """Where the first size stands at the value next to its optimum; nowhere where it has none."""
+    """Standing of the first size at the value next to its optimum; nowhere where it has none."""
     if not math.isfinite(o.place):
         return None
     mean = stable(losses)

@@ -35,7 +35,7 @@ class Fresh:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """How much lower the winner ends, seed by seed, and the standard error; infinite where one diverged."""
+        """Loss that the winner has saved, seed by seed, and the standard error; infinite where one diverged."""
         before, after = np.array(self.start), np.array(self.winner)
         if np.isfinite(before).all() and np.isfinite(after).all():
             return mean_of(before - after)
@@ -43,7 +43,7 @@ class Fresh:
 
     @property
     def beyond(self) -> bool:
-        """Whether the gain is beyond its noise; of twenty searches that gained nothing one says that it did."""
+        """True if the gain is beyond its noise; of twenty searches that gained nothing one says that it did."""
         gain, sem = self.gain
         if math.isinf(gain):
             return gain > 0

@@ -85,7 +85,7 @@ def mean_of(x: Float[np.ndarray, " seed"]) -> tuple[float, float]:
 
 
 def sure(sem: float, dof: int, level: float = TWO_SIGMA) -> float:
-    """How much a standard error of few seeds must be multiplied out to be as sure as two of many."""
+    """Factor that makes a standard error of few seeds as sure as two of many."""
     if not np.isfinite(sem):
         return float("inf")
     from scipy.special import stdtrit  # here, because its import takes longer than a plan
@@ -121,7 +121,16 @@ def find_optimum(
     lost, lost_at = _lost(x, losses, mean)
     if not np.isfinite(mean).any():
         nowhere = np.full(seeds, nan)
-        return Optimum(nan, nan, float("inf"), "", diverged, nowhere, lost, lost_at)
+        return Optimum(
+            place=nan,
+            sem=nan,
+            loss=float("inf"),
+            edge="",
+            diverged=diverged,
+            omitted=nowhere,
+            lost=lost,
+            lost_at=lost_at,
+        )
     k = int(mean.argmin())
     near = _window(x, k)
     window, guessed = _among(np.isfinite(mean), near, k), int(bad[near].sum())
@@ -129,20 +138,39 @@ def find_optimum(
     if edge or window is None:
         end, none = np.full(seeds, x[k]), np.zeros(seeds)
         return Optimum(
-            float(x[k]), nan, float(mean[k]), edge, diverged, end, lost, lost_at, guessed,
-            bends=none, lows=_without(losses, lambda m: float(m[k])),
-        )  # fmt: skip
+            place=float(x[k]),
+            sem=nan,
+            loss=float(mean[k]),
+            edge=edge,
+            diverged=diverged,
+            omitted=end,
+            lost=lost,
+            lost_at=lost_at,
+            guessed=guessed,
+            bends=none,
+            lows=_without(losses, lambda m: float(m[k])),
+        )
     place = vertex(x, mean, window)
     omitted = _without(losses, lambda m: vertex(x, m, window))
     lows = _without(losses, lambda m: _value(x, m, window, vertex(x, m, window)))
     return Optimum(
-        place, jackknife(omitted), _value(x, mean, window, place), "", diverged, omitted, lost, lost_at,
-        guessed, _bend(x, mean, window), _without(losses, lambda m: _bend(x, m, window)), lows,
-    )  # fmt: skip
+        place=place,
+        sem=jackknife(omitted),
+        loss=_value(x, mean, window, place),
+        edge="",
+        diverged=diverged,
+        omitted=omitted,
+        lost=lost,
+        lost_at=lost_at,
+        guessed=guessed,
+        bend=_bend(x, mean, window),
+        bends=_without(losses, lambda m: _bend(x, m, window)),
+        lows=lows,
+    )
 
 
 def _lost(x: np.ndarray, losses: np.ndarray, mean: np.ndarray) -> tuple[int, float]:
-    """How many runs diverged at the value whose other runs beat every value without any, and which that is."""
+    """Number of runs that diverged at the value whose other runs beat every value without any, and that value."""
     bad = ~np.isfinite(losses)
     there = (~bad).sum(axis=1)
     rest = np.where(bad, 0.0, losses).sum(axis=1) / np.maximum(there, 1)
@@ -169,7 +197,7 @@ def _among(good: np.ndarray, near: slice, k: int) -> slice | None:
 def excess(
     x: Float[np.ndarray, " value"], losses: Float[np.ndarray, "value seed"], at: float
 ) -> tuple[float, float]:
-    r"""How much more is lost at a place of $\log_2$ of the value than at the minimum, and its standard error.
+    r"""Loss at a place of $\log_2$ of the value above that at the minimum, and its standard error.
 
     On the parabola as far as that reaches, and beyond on one through the three values nearest to the place.
     Infinite where runs diverge at the value nearest to the place; NaN where there is no such place or no minimum.

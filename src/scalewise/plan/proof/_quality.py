@@ -54,7 +54,7 @@ class Estimate:
 @dataclass(frozen=True)
 @readable
 class Quality:
-    r"""How well one hyperparameter transfers along one axis of size.
+    r"""Quality of the transfer of one hyperparameter along one axis of size.
 
     Args:
         axis: Name of the size.
@@ -98,7 +98,7 @@ class Quality:
 
 
 def quality_of(drift: Drift, optima: Sequence[Optimum]) -> Quality:
-    """What the optima of one axis say.
+    """Quality of a transfer along one axis, from the optima.
 
     Args:
         drift: Of that axis.

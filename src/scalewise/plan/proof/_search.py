@@ -68,8 +68,7 @@ def searched(
         progress: As in `sweep`, of runs.
         baseline: As `baseline_of` takes it.
     """
-    from scalewise.sweeps._engines import connected  # here, because they take longer than a plan
-    from scalewise.sweeps._progress import Reporter
+    from scalewise.sweeps.spi import Reporter, connected
 
     numbers, held = seeds_of(seeds), baseline_of(baseline)
     if budget < 3 * len(numbers):
@@ -92,9 +91,15 @@ def searched(
     kept = search.best if fresh is None or fresh.beyond else dict(start)
     settings, constants = _parted(kept)
     return Tuned(
-        settings, combined(base.table.constants, constants), tuple(search.trials), rounds.spent, budget,
-        finished, standing, fresh,
-    )  # fmt: skip
+        settings=settings,
+        constants=combined(base.table.constants, constants),
+        trials=tuple(search.trials),
+        spent=rounds.spent,
+        budget=budget,
+        finished=finished,
+        standing=standing,
+        fresh=fresh,
+    )
 
 
 def _judged(
@@ -133,7 +138,7 @@ def _parted(best: Changes) -> tuple[dict[str, float], Said]:
 def _coordinates(
     plan: Planned, start: Mapping[str, float], over: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """What is tuned.
+    """Names of settings and constants that are tuned.
 
     Raises:
         PlanError: If a name is neither an argument at the start nor a constant that the plan can have.
@@ -178,22 +183,24 @@ class _Rounds:
     done: int = 0
 
     def losses(self, candidates: Sequence[Changes]) -> tuple[np.ndarray, np.ndarray]:
-        """At the end and at half of the steps, over (candidate, seed); infinite where a run diverged."""
+        """Losses at the end and at half of the steps, over (candidate, seed); infinite where a run diverged."""
         return self.train_on(candidates, self.seeds, self.plan, "round")
 
     def train_on(
         self, candidates: Sequence[Changes], seeds: list[int], plan: Any, name: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same on other seeds, or of another plan; kept under a name of its own."""
+        """Losses of candidates on other seeds, or of another plan; kept under a name of their own."""
         from scalewise.sweeps import sweep
-        from scalewise.sweeps._fingerprint import fingerprint
-        from scalewise.sweeps._store import within
+        from scalewise.sweeps.spi import fingerprint, within
 
         labelled = {_label(c): dict(c) for c in candidates}
         cell = partial(
-            _cell, bench=self.bench, plan=plan, train=self.train,
+            _cell,
+            bench=self.bench,
+            plan=plan,
+            train=self.train,
             factory=fingerprint(self.bench.factory(self.plan)),
-        )  # fmt: skip
+        )
         grid = {"candidate": labelled, "seed": seeds}
         found = sweep(
             cell, grid, store=within(self.store, f"{name}_{self.done:04d}"), **self.options
@@ -205,7 +212,7 @@ class _Rounds:
         return np.where(np.isfinite(losses), losses, np.inf), halves
 
     def cost(self, candidates: int) -> int:
-        """How many runs they are."""
+        """Number of runs."""
         return candidates * len(self.seeds)
 
 
@@ -239,7 +246,15 @@ class _Search:
         """Search until no step is left, or no budget; whether it was the former."""
         (self._losses,), (halves,) = self._rounds.losses([self.best])
         self.trials.append(
-            Trial("", math.nan, _floats(self._losses), measured(halves), 0.0, math.nan, True)
+            Trial(
+                changed="",
+                to=math.nan,
+                losses=_floats(self._losses),
+                halves=measured(halves),
+                gain=0.0,
+                gain_sem=math.nan,
+                kept=True,
+            )
         )
         for number, octaves in enumerate(STEPS):
             for name in self._names:
@@ -249,7 +264,7 @@ class _Search:
         return True
 
     def refuse_divergence(self) -> None:
-        """Nothing is tuned where no candidate trains.
+        """Refuse to tune where no candidate trains.
 
         Raises:
             PlanError: If of every candidate some run diverged.
@@ -263,7 +278,7 @@ class _Search:
             )
 
     def _along(self, name: str, octaves: float, first: bool) -> Iterator[bool]:
-        """Both ways, then on the way that is better for as long as it is; False where the budget ends."""
+        """Step both ways, then on the way that is better for as long as it is; False where the budget ends."""
         now = self.best.get(name, 1.0)
         if not now:  # no factor leads away from none
             return
@@ -279,7 +294,7 @@ class _Search:
             yield self._step(name, [value])
 
     def _sensible(self, name: str, value: float) -> bool:
-        """Whether a standard deviation is not too large; every other value is."""
+        """False if a value is a standard deviation that is too large; every other value is sensible."""
         whose = split(name)
         if whose is None or whose[1] != "std":
             return True
@@ -303,7 +318,13 @@ class _Search:
             gain, sem = _gain(self._losses, losses)
             self.trials.append(
                 Trial(
-                    name, value, _floats(losses), measured(halves[i]), gain, sem, better and i == k
+                    changed=name,
+                    to=value,
+                    losses=_floats(losses),
+                    halves=measured(halves[i]),
+                    gain=gain,
+                    gain_sem=sem,
+                    kept=better and i == k,
                 )
             )
         if better:
@@ -312,7 +333,7 @@ class _Search:
 
 
 def _gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
-    """How much lower losses are than others of the same seeds, and the error of that."""
+    """Difference of losses to others of the same seeds, and its error."""
     if np.isfinite(before).all() and np.isfinite(after).all():
         return mean_of(before - after)
     worse = -math.inf if np.isfinite(before).all() else math.inf

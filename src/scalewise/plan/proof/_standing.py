@@ -63,28 +63,28 @@ class Standing:
 
     @property
     def progress(self) -> tuple[float, float] | None:
-        """How much the loss fell between half and all of the steps, and its error; ``None`` of no curve."""
+        """Fall of the loss between half and all of the steps, and its error; ``None`` without a curve."""
         if not self.halves:
             return None
         return mean_of(np.array(self.halves) - np.array(self.losses))
 
     @property
     def further(self) -> tuple[float, float] | None:
-        """How much lower the theory's initialisation ends, seed by seed, and the standard error."""
+        """Distance by which the theory's initialisation ends lower, seed by seed, and the standard error."""
         if not self.theory:
             return None
         return mean_of(np.array(self.losses) - np.array(self.theory))
 
     @property
     def learnt(self) -> bool | None:
-        """Whether the base has learnt; ``None`` where that was not measured, or errors do not tell."""
+        """True if the base has learnt; ``None`` where that was not measured, or errors do not tell."""
         if not np.isfinite(self.losses).all() or self._behind:
             return False
         return self._level
 
     @property
     def sentence(self) -> str:
-        """What to do where it has not learnt, or errors do not tell; empty where there is nothing to say."""
+        """Advice where the base has not learnt, or errors do not tell; empty where there is nothing to say."""
         if not np.isfinite(self.losses).all():
             gone = int((~np.isfinite(self.losses)).sum())
             return (
@@ -110,7 +110,7 @@ class Standing:
 
     @property
     def unmeasured(self) -> str:
-        """What was not measured, as a sentence; empty where all was."""
+        """Sentence about what was not measured; empty where all was."""
         lacks = []
         if self.baseline is None:
             lacks.append("no `baseline` was given to hold its loss against")
@@ -131,7 +131,7 @@ class Standing:
         return f", and it {begun}fell by {fell:.2g}{pm(sem)} in the second half of its steps"
 
     def _beside(self) -> str:
-        """How much further the theory's initialisation is, in words; nothing where it is not."""
+        """Words on how much further the theory's initialisation is; empty where it is not."""
         if not self._behind or self.further is None:
             return ""
         less, sem = self.further
@@ -142,7 +142,7 @@ class Standing:
 
     @property
     def _level(self) -> bool | None:
-        """Whether the loss is surely far enough below the baseline, or surely not."""
+        """True if the loss is surely far enough below the baseline, False if surely not; ``None`` if neither."""
         if self.share is None:
             return None
         share, sem = self.share
@@ -150,7 +150,7 @@ class Standing:
 
     @property
     def _behind(self) -> bool:
-        """Whether the theory's initialisation is further by more than its error and a small part of the whole."""
+        """True if the theory's initialisation is further by more than its error and a small part of the whole."""
         if self.further is None or not np.isfinite(self.theory).all():
             return False
         less, sem = self.further
@@ -158,7 +158,7 @@ class Standing:
         return less - self._error(sem) > FURTHER * whole
 
     def _error(self, sem: float) -> float:
-        """What a number over these seeds may be off by to one side; nothing of one seed, which has no error."""
+        """One-sided error of a mean over these seeds; zero for one seed, which has no error."""
         return sure(sem, len(self.losses) - 1, LEVEL) if len(self.losses) > 1 else 0.0
 
     def _told(self) -> list[str]:
@@ -180,7 +180,7 @@ class Standing:
 def standing_of(
     losses: Iterable[Any], halves: Iterable[Any], baseline: float | None, theory: Iterable[Any] = ()
 ) -> Standing:
-    """Where a base stands, of arrays."""
+    """Standing of a base, from arrays."""
     return Standing(
         tuple(map(float, losses)), measured(halves), baseline, tuple(map(float, theory))
     )

@@ -13,7 +13,7 @@ from scalewise.plan._axes import heads_of
 from scalewise.plan._errors import PlanError
 from scalewise.plan.proof._baseline import baseline_of
 from scalewise.plan.proof._bench import Bench, Planned, seeds_of, trained, varied
-from scalewise.plan.proof._check import Size, TransferCheck, check_losses
+from scalewise.plan.proof._check import GridSize, TransferCheck, check_losses
 
 
 def measured_transfer(
@@ -46,7 +46,7 @@ def measured_transfer(
         options: Of `sweep`: store, client, progress.
     """
     from scalewise.sweeps import sweep  # here, because its imports take longer than a plan
-    from scalewise.sweeps._fingerprint import fingerprint
+    from scalewise.sweeps.spi import fingerprint
 
     grid, numbers, held = _values(name, values), seeds_of(seeds), baseline_of(baseline)
     sizes = _sizes(plan, widths, depths)
@@ -63,7 +63,7 @@ def measured_transfer(
 def asked(
     rates: Iterable[float | int] | None, hyperparameter: str, values: Iterable[float | int] | None
 ) -> tuple[str, list[float | int]]:
-    """Which hyperparameter is varied, and its values.
+    """Name of the hyperparameter that is varied, and its values.
 
     Raises:
         PlanError: If there are none, or those of two.
@@ -110,7 +110,7 @@ def _values(name: str, given: Iterable[float | int]) -> list[float]:
     return values
 
 
-def _sizes(plan: Planned, widths: Iterable[int], depths: Iterable[int]) -> list[Size]:
+def _sizes(plan: Planned, widths: Iterable[int], depths: Iterable[int]) -> list[GridSize]:
     """The sizes of a grid, the smallest first; each axis varies at the smallest of the other, or at the base's.
 
     Raises:
@@ -133,10 +133,10 @@ def _sizes(plan: Planned, widths: Iterable[int], depths: Iterable[int]) -> list[
         for axis in (width, depth)
         if axis in table.base
     }
-    every: dict[str, Size] = {}
+    every: dict[str, GridSize] = {}
     for axis in first:
         for value in along[axis] or [first[axis]]:
             at = first | {axis: value}
             label = ", ".join(f"{a}={v}" for a, v in at.items())
-            every.setdefault(label, Size(label, at))
+            every.setdefault(label, GridSize(label, at))
     return list(every.values())

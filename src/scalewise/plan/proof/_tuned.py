@@ -43,7 +43,7 @@ class Trial:
 @dataclass(frozen=True)
 @readable
 class Tuned:
-    """What a search at the base has found.
+    """Result of a search at the base.
 
     Args:
         settings: Arguments of `train` to carry: of the winner, or of the start where its gain is within the noise.
@@ -77,10 +77,10 @@ class Tuned:
 
     @property
     def verdict(self) -> str:
-        """What became of the gain, and what to do if the base has not learnt, in sentences."""
-        gain = self.fresh.sentence if self.fresh else (
-            "The budget left no runs on fresh seeds, so whether the gain is beyond its noise was not measured."
-        )  # fmt: skip
+        """Sentences on the gain, and on what to do if the base has not learnt."""
+        gain = "The budget left no runs on fresh seeds, so whether the gain is beyond its noise was not measured."
+        if self.fresh:
+            gain = self.fresh.sentence
         return " ".join(line for line in (gain, self.standing.sentence) if line)
 
     @property

@@ -15,7 +15,7 @@ _MANY = 100  # seeds beyond which nobody is told to go on
 
 
 class Outcome(StrEnum):
-    """What became of the question whether the optimum transfers."""
+    """Answer to the question whether the optimum transfers."""
 
     TRANSFERS = "transfers"
     DRIFTS = "drifts"
@@ -92,7 +92,7 @@ def judge(
 
 
 def _diverged(name: str, sizes: Sequence[tuple[str, Optimum]], x: Sequence[float]) -> str:
-    """Which runs gave no loss where one is needed, and what to do."""
+    """Sentence on runs that gave no loss where one is needed, and what to do."""
     none = [(label, o) for label, o in sizes if not math.isfinite(o.place)]
     every = [label for label, o in none if o.diverged == len(x) * len(o.omitted)]
     partly = [label for label, _ in none if label not in every]
@@ -148,7 +148,7 @@ def _outside(name: str, outside: Sequence[tuple[str, Optimum]], x: Sequence[floa
 
 
 def _poor(name: str, told: str, unsure: Sequence[Drift], seeds: int, tolerance: float) -> str:
-    """With how many seeds the largest error would be as small as what it is asked to tell apart."""
+    """Sentence on the number of seeds that would make the largest error as small as what it is to tell apart."""
     needed = 0.0
     for d in unsure:
         gap = abs(abs(d.slope) - tolerance)

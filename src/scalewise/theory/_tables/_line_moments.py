@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.critical._moments import jet
+from scalewise.critical.spi import jet
 from scalewise.gaussian import increment, line_rule, why_unconverged
 
 # Value, its first two derivatives in K, and Var[sigma²].

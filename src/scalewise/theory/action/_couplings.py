@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, checked
 from scalewise.gaussian import joint_rule
-from scalewise.networks._numbers import Width
+from scalewise.networks.spi import Width
 
 Kernel = Float[np.ndarray, "_ _"]
 Vertex = Float[np.ndarray, "_ _ _ _"]

@@ -14,8 +14,7 @@ from jaxtyping import Float
 from scalewise._checked import Count, FiniteNumber, Positive, checked
 from scalewise.critical import susceptibilities
 from scalewise.gaussian import single_moment
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Width
+from scalewise.networks.spi import Plain, Width
 
 
 @checked

@@ -21,10 +21,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._builder import Builder, Layer
-from scalewise.networks._field import Field
-from scalewise.networks._nodes import Draw, Hyperparameters, Max, Norm, Reading, Spread
-from scalewise.networks._program import Program
+from scalewise.networks.spi import (
+    Builder,
+    Draw,
+    Field,
+    Hyperparameters,
+    Layer,
+    Max,
+    Norm,
+    Program,
+    Reading,
+    Spread,
+)
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._positions import Crossed, crossings
 

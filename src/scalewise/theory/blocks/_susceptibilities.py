@@ -25,9 +25,7 @@ from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, NotNegative, Positive, checked
 from scalewise._readable import readable
-from scalewise.networks._network import Shape
-from scalewise.networks._nodes import Hyperparameters
-from scalewise.networks.layers._activate import LayerLike
+from scalewise.networks.spi import Hyperparameters, LayerLike, Shape
 from scalewise.theory.blocks._block import Block
 from scalewise.theory.blocks._repeated import Repeated
 from scalewise.theory.flow._units import SCRAMBLES

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise.networks._numbers import Width
+from scalewise.networks.spi import Width
 from scalewise.theory.correlators._gaussian_derivatives import Observable, gaussian_neurons
 
 Kernel = Float[np.ndarray, "sample sample"]

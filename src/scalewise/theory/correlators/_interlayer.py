@@ -22,7 +22,7 @@ from jaxtyping import Float
 from scalewise._checked import Count, checked
 from scalewise._readable import readable
 from scalewise.networks import Network
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
 from scalewise.theory.flow._layer import Layer
 

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, checked
 from scalewise.gaussian import joint_rule
-from scalewise.networks._numbers import Width
+from scalewise.networks.spi import Width
 from scalewise.theory.correlators._gaussian_derivatives import check_square, lowered
 
 Values = Float[np.ndarray, "*out"]

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise.networks._numbers import Width
+from scalewise.networks.spi import Width
 
 Tensor = Float[np.ndarray, "sample sample sample sample"]
 Full = Float[np.ndarray, "neuron neuron neuron neuron sample sample sample sample"]

@@ -28,9 +28,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks import Network
-from scalewise.networks._inputs import check_inputs, refuse_zero_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain, check_inputs, refuse_zero_inputs
 from scalewise.theory.deep import _scale_invariant as scale_invariant
 from scalewise.theory.flow._kernel_flow import kernel_flow
 

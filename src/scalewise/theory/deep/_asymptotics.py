@@ -20,7 +20,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
-from scalewise.critical._record import WithFrozenTables
+from scalewise.critical.spi import WithFrozenTables
 from scalewise.theory.deep import _half_stable as half_stable
 from scalewise.theory.deep import _power_laws as power_laws
 from scalewise.theory.deep import _scale_invariant as scale_invariant

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import checked
 from scalewise._labelled import dataset
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain
 from scalewise.theory.deep._scaling_ansatz import dimensions
 from scalewise.theory.single._single_input import single_input_flow
 

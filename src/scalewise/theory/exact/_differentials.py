@@ -22,9 +22,7 @@ from scalewise._extras import require
 from scalewise.activations import Activation
 from scalewise.gaussian import Estimate, joint_rule, line_rule
 from scalewise.networks import Network
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory.exact._differential_types import (
     Term,
     check_parents,

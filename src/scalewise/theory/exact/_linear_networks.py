@@ -23,9 +23,7 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Index, NotNegative, checked
 from scalewise.networks import Network
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory.exact._pairings import even_partitions, pairings, transfer
 
 MAX_LEGS = 8

@@ -27,8 +27,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import Places
-from scalewise.networks._forward import attention, logits_of, seen, slopes_of_logits
-from scalewise.networks._nodes import Attend
+from scalewise.networks.spi import Attend, attention, logits_of, seen, slopes_of_logits
 from scalewise.theory.flow._units import normals, rooted
 
 _WORK = 1 << 31  # multiplications for a scramble

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._forward import forward
-from scalewise.networks._nodes import Attend
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Attend, Program, forward
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._positions import crossings
 

@@ -27,7 +27,7 @@ from scalewise._checked import checked
 from scalewise.activations import Activation
 from scalewise.gaussian import clipped, pair_moments
 from scalewise.networks import Network
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._kernel_flow import KernelFlow

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._nodes import (
+from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,

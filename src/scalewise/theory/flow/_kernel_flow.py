@@ -17,8 +17,8 @@ from jaxtyping import Float, Int
 from scalewise._checked import Told, checked
 from scalewise._readable import readable
 from scalewise._threads import blas_threads_for
-from scalewise.networks._inputs import check_kernels
-from scalewise.networks._network import Network
+from scalewise.networks import Network
+from scalewise.networks.spi import check_kernels
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels

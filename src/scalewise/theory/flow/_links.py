@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks._nodes import Concat, Draw, Norm, Pointwise, Product, Spread, Sum, Weigh
+from scalewise.networks.spi import Concat, Draw, Norm, Pointwise, Product, Spread, Sum, Weigh
 from scalewise.theory.flow._maps import NormMap, Side
 from scalewise.theory.flow._means import Mean
 from scalewise.theory.flow._room import Pair

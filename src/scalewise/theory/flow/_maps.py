@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks._nodes import Norm, Pointwise
+from scalewise.networks.spi import Norm, Pointwise
 from scalewise.theory.flow._means import Mean
 
 Tile = Float[np.ndarray, "*tile"]

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import single_moment
-from scalewise.networks._forward import forward
-from scalewise.networks._nodes import (
+from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,
@@ -19,11 +18,12 @@ from scalewise.networks._nodes import (
     Norm,
     Pointwise,
     Product,
+    Program,
     Stack,
     Sum,
     Weigh,
+    forward,
 )
-from scalewise.networks._program import Program
 
 Mean = Float[np.ndarray, " label"] | None
 

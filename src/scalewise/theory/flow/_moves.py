@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalewise.networks._sites import Piece, Taps
+from scalewise.networks.spi import Piece, Taps
 
 Along = tuple[Taps, int, int, tuple[int, ...]]
 Part = tuple[slice, ...]

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.single._single_input import single_input_majorants
 

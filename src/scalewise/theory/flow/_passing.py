@@ -10,9 +10,8 @@ from functools import partial
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._inputs import check_kernels, refuse_laws_at_inputs
-from scalewise.networks._network import Network
-from scalewise.networks._nodes import Attend, Norm, Pointwise
+from scalewise.networks import Network
+from scalewise.networks.spi import Attend, Norm, Pointwise, check_kernels, refuse_laws_at_inputs
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._pair_sets import room_for, strips
 from scalewise.theory.flow._positions import crossings

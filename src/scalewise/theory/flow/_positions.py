@@ -11,9 +11,7 @@ from itertools import product
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks._nodes import Attend, Mix, Spread
-from scalewise.networks._program import Program
-from scalewise.networks._sites import Matrix, Taps
+from scalewise.networks.spi import Attend, Matrix, Mix, Program, Spread, Taps
 from scalewise.theory.flow._moves import add_moved
 
 Crossed = tuple[bool, ...]

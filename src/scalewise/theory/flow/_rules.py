@@ -29,20 +29,21 @@ from typing import Any
 import numpy as np
 
 from scalewise.gaussian import KernelMap, Other, Places
-from scalewise.networks._forward import fixed_fields
-from scalewise.networks._nodes import (
+from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,
     Dropout,
+    Matrix,
     Norm,
     Pointwise,
+    Program,
     Spread,
     Stack,
     Sum,
+    Taps,
+    fixed_fields,
 )
-from scalewise.networks._program import Program
-from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._attention import MOST_HEADS, Mixing
 from scalewise.theory.flow._maps import NormMap, map_of
 from scalewise.theory.flow._means import Mean, mean_at

@@ -15,9 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from scalewise.networks._nodes import Attend, Draw, Max, Mix, Spread
-from scalewise.networks._program import Program
-from scalewise.networks._sites import Matrix, Taps, Window
+from scalewise.networks.spi import Attend, Draw, Matrix, Max, Mix, Program, Spread, Taps, Window
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._positions import crossings
 from scalewise.theory.flow._room import Pair

@@ -24,22 +24,25 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from scalewise.networks._forward import among, forward, mean_of
-from scalewise.networks._nodes import (
+from scalewise.networks.spi import (
     Draw,
     Dropout,
+    Matrix,
     Max,
     Mix,
     Norm,
     Pointwise,
     Product,
+    Program,
     Spread,
     Stack,
     Sum,
+    Taps,
     Weigh,
+    among,
+    forward,
+    mean_of,
 )
-from scalewise.networks._program import Program
-from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._room import Pair
 
 SCRAMBLES = 8

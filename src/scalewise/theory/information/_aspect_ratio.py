@@ -15,7 +15,7 @@ from typing import Any
 from scalewise._checked import Positive, checked
 from scalewise.activations import Activation, activation
 from scalewise.critical import criticality
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 
 Source = str | Activation | Callable[[Any], Any]
 

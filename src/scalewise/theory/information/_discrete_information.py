@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from scalewise._arrays import float_array
 from scalewise._checked import FiniteNumber, checked
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers
 
 
 @checked

@@ -21,9 +21,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.gaussian import pair_moment
 from scalewise.networks import Network
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory._predict import predict
 from scalewise.theory.flow._kernel_flow import kernel_flow
 

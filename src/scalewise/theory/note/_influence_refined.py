@@ -17,8 +17,7 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.gaussian import single_moment
 from scalewise.networks import Network
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain
 from scalewise.theory.note._influence import NoteKernels, check_scalar, note_kernels, pair_of
 
 Pairs = Float[np.ndarray, "sample sample"]

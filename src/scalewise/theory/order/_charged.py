@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import forward
-from scalewise.networks._nodes import Attend, Draw, Node, Norm
+from scalewise.networks.spi import Attend, Draw, Node, Norm, forward
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles, Weights, over
 

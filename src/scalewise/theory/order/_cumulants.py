@@ -21,9 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._forward import entering
-from scalewise.networks._nodes import Draw
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Draw, Program, entering
 from scalewise.theory.order._given import equal
 from scalewise.theory.order._influences import slopes
 from scalewise.theory.order._particles import Particles, Weights, rooted, whitened

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Program
 from scalewise.theory.flow._units import normals, rooted
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles

@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import logits_of, seen, slopes_of_logits
-from scalewise.networks._nodes import Attend
+from scalewise.networks.spi import Attend, logits_of, seen, slopes_of_logits
 from scalewise.theory.order._particles import Particles
 
 

@@ -17,9 +17,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from scalewise.gaussian import Places
-from scalewise.networks._course import Course, course
-from scalewise.networks._nodes import Draw, Mix, Weigh
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Course, Draw, Mix, Program, Weigh, course
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._room import Pair
 from scalewise.theory.flow._rules import blocks

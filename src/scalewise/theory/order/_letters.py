@@ -18,8 +18,18 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._forward import forward
-from scalewise.networks._nodes import Attend, Concat, Draw, Mix, Norm, Spread, Stack, Sum, Weigh
+from scalewise.networks.spi import (
+    Attend,
+    Concat,
+    Draw,
+    Mix,
+    Norm,
+    Spread,
+    Stack,
+    Sum,
+    Weigh,
+    forward,
+)
 from scalewise.theory.order._heads import of_heads
 from scalewise.theory.order._particles import Particles
 from scalewise.theory.order._slopes import Sites, UnitSlopes

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalewise.gaussian import at_least_usual
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Layout, layout

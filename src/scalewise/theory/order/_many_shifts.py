@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scalewise.gaussian import at_least_usual
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._exact_products import Exact
 from scalewise.theory.order._layout import Layout, layout
@@ -24,14 +24,7 @@ from scalewise.theory.order._reverse import Reading, readings
 from scalewise.theory.order._second_order import BEYOND, OF_NTK, Products, Sums
 from scalewise.theory.order._strips import Kernels, kernels
 from scalewise.theory.order._unit_responses import OF_NTK as OF_SLOPES
-from scalewise.theory.order._unit_responses import (
-    Alone,
-    Fresh,
-    Scene,
-    makers,
-    moved_by,
-    responses,
-)
+from scalewise.theory.order._unit_responses import Alone, Fresh, Scene, makers, moved_by, responses
 from scalewise.theory.order._units import SCRAMBLES, each_scramble, units
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]

@@ -20,9 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import attention, entering, forward, gathered
-from scalewise.networks._nodes import Attend, Draw, Norm
-from scalewise.networks._program import Program
+from scalewise.networks.spi import (
+    Attend,
+    Draw,
+    Norm,
+    Program,
+    attention,
+    entering,
+    forward,
+    gathered,
+)
 from scalewise.theory.order._populations import Populations, populations
 
 _SINGULAR = 1e-9  # of a variance: what is added to it

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from scalewise.networks._nodes import Attend, Concat, Draw, Dropout
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Attend, Concat, Draw, Dropout, Program
 
 Kinds = tuple[
     tuple[int, float], ...

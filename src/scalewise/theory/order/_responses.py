@@ -27,10 +27,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
+from scalewise.networks import Network
 from scalewise.networks._by_jax import precision
-from scalewise.networks._forward import fixed_fields
-from scalewise.networks._network import Network
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Program, fixed_fields
 from scalewise.observables import of_letter
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import Given, drawn, given, start

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalewise._extras import require
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.observables import Observable, of_letter
 from scalewise.selection import told_together
 from scalewise.theory.order._tensors import ALIKE, Tensors

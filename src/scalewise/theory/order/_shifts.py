@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Program
 from scalewise.theory.order._charged import Charged, own_tangents
 from scalewise.theory.order._cumulants import shift_of_laws
 from scalewise.theory.order._given import Given, equal

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks._forward import among
-from scalewise.networks._nodes import (
+from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,
+    Matrix,
     Max,
     Mix,
     Norm,
@@ -30,9 +30,10 @@ from scalewise.networks._nodes import (
     Spread,
     Stack,
     Sum,
+    Taps,
     Weigh,
+    among,
 )
-from scalewise.networks._sites import Matrix, Taps
 from scalewise.theory.flow._units import seen_by_taps
 from scalewise.theory.order._particles import Particles
 

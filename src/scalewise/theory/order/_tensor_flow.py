@@ -14,8 +14,7 @@ from jaxtyping import Float
 from scalewise._checked import Told, checked
 from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import Network
-from scalewise.networks._course import course
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain, course
 from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES
 from scalewise.theory.flow._layer import Layer

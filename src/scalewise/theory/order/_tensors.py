@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from scalewise.gaussian import SHAKES
-from scalewise.networks._course import Course
+from scalewise.networks.spi import Course
 from scalewise.theory.flow._layer import Between, Evaluated, Expectations, Layer, Shaken
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._jets import TENSORS

@@ -26,8 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._nodes import Draw
-from scalewise.networks._program import Program
+from scalewise.networks.spi import Draw, Program
 from scalewise.theory.order._given import Fields, equal
 from scalewise.theory.order._influences import scaled, slopes
 from scalewise.theory.order._jets import TENSORS, Component, Jet, Pair

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.networks._course import Course, Form, Step
-from scalewise.networks._nodes import Draw
+from scalewise.networks.spi import Course, Draw, Form, Step
 from scalewise.theory.flow._layer import Evaluated, Expectations, Layer, layers_of
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._neurons import Neurons

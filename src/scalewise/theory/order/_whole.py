@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from scalewise.gaussian import with_shakes
-from scalewise.networks._course import course
-from scalewise.networks._network import Network
-from scalewise.networks._program import Program
+from scalewise.networks import Network
+from scalewise.networks.spi import Program, course
 from scalewise.observables import of_letter
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.selection import MOST_PATHS, too_large
 from scalewise.theory.flow._expansion import Expansion

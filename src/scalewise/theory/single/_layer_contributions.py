@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain
 from scalewise.theory.single._single_input import single_input_flow
 
 Tensor = Float[np.ndarray, "layer input"]

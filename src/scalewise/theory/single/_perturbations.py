@@ -40,9 +40,7 @@ from scalewise._checked import Positive, checked
 from scalewise._readable import readable
 from scalewise.gaussian import line_rule
 from scalewise.networks import Network
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.single._single_input import SingleInputFlow, single_input_flow

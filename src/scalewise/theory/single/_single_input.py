@@ -27,9 +27,7 @@ from scalewise._arrays import float_array
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.networks import Network
-from scalewise.networks._inputs import check_inputs, check_kernels
-from scalewise.networks._mlp import Plain
-from scalewise.networks._numbers import Numbers
+from scalewise.networks.spi import Numbers, Plain, check_inputs, check_kernels
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import LineTable, estimates_of, line_table
 from scalewise.theory._tables._scan import scan

@@ -10,9 +10,9 @@ import xarray as xr
 
 from scalewise._checked import Index, Must, at_least, checked
 from scalewise._labelled import dataset
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.tasks import Task
-from scalewise.tasks._losses import known_loss
+from scalewise.tasks.spi import known_loss
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._motions import ByFlow, ByNewton
 from scalewise.training._sample_kernels import between

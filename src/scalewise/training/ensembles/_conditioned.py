@@ -29,7 +29,7 @@ from scalewise.nets._sampler import (
     metrics,
     ranks,
 )
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper

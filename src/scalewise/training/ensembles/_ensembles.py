@@ -21,7 +21,7 @@ from scalewise.nets._ensemble import (
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import precision
 from scalewise.nets._random import network_keys
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper

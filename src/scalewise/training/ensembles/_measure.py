@@ -19,10 +19,9 @@ from scalewise.nets._devices import generator
 from scalewise.nets._ensemble import Ensemble, run
 from scalewise.nets._extrapolate import check_widths, degree, extrapolation, fit
 from scalewise.nets._networks import Dtype, Seed, check_has_slope
-from scalewise.networks._inputs import check_inputs, digest_of
-from scalewise.networks._network import AnyNetwork, Network
-from scalewise.sweeps._progress import Reporter
-from scalewise.sweeps._store import kept, opened
+from scalewise.networks import Network
+from scalewise.networks.spi import AnyNetwork, check_inputs, digest_of
+from scalewise.sweeps.spi import Reporter, kept, opened
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._algorithms import GradientFlow

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from scalewise.nets._packed import Packed
 from scalewise.nets._random import normals
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 
 Outputs = Float[np.ndarray, "network output sample"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from scalewise.nets._packed import Packed
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.training._filters import Rule
 from scalewise.training._motions import ByDescent
 from scalewise.training.ensembles._start import packed, rates_of

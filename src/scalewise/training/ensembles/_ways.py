@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._filters import after_flow

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.gaussian import pair_moment, single_moment
-from scalewise.networks._mlp import AnyPerceptron
+from scalewise.networks.spi import AnyPerceptron
 from scalewise.tasks import Task
 from scalewise.training._sample_kernels import between
 

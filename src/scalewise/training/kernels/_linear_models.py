@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, Positive, checked
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks.spi import AnyNetwork
 from scalewise.training._one_network import GivenWeights, features_of
 from scalewise.training._spectrum import refuse_singular, spectrum, untaught
 

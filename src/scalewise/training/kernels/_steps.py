@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
-from scalewise.networks._network import AnyNetwork
+from scalewise.networks.spi import AnyNetwork
 from scalewise.training import _one_network as one
 from scalewise.training._curved_network import CurvedNetwork
 from scalewise.training._one_network import GivenWeights

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import at_least_usual, with_shakes
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import runs_of, untold
 from scalewise.training._asked import Arrays, Asked, Found, Route

@@ -15,7 +15,7 @@ from scalewise._checked import NotNegative, checked
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
 from scalewise.gaussian import combined
-from scalewise.networks._mlp import Plain
+from scalewise.networks.spi import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Arrays, Asked

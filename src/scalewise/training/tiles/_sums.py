@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.sweeps._progress import Reporter
+from scalewise.sweeps.spi import Reporter
 from scalewise.training.tiles._recursions import Tensors, families
 from scalewise.training.tiles._sites import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Seen, Tile

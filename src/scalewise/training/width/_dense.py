@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalewise.gaussian import at_least_usual, with_shakes
-from scalewise.networks._network import Network
+from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import untold
 from scalewise.training._asked import Arrays, Asked, Found, Route

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.networks._course import course
-from scalewise.networks._network import Network
+from scalewise.networks import Network
+from scalewise.networks.spi import course
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._runs import as_arrays, runs_of
 from scalewise.theory.order._tensor_flow import tensor_runs

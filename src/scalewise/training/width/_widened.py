@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scalewise.networks._network import Network
-from scalewise.networks.layers._dense import Random
+from scalewise.networks import Network
+from scalewise.networks.spi import Random
 
 _INFINITE = 2**30  # times as wide
 

@@ -13,9 +13,7 @@ from scalewise._checked import checked
 from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirical_ntk
 from scalewise.nets._networks import check_parameters
 from scalewise.networks._by_jax import forward, precision
-from scalewise.networks._inputs import check_inputs
-from scalewise.networks._network import AnyNetwork
-from scalewise.networks._weights import by_node, rates_of, refuse_masks
+from scalewise.networks.spi import AnyNetwork, by_node, check_inputs, rates_of, refuse_masks
 from scalewise.training._one_network import outputs_of
 from scalewise.training.dynamics import NetworkState
 from scalewise.training.nearly_kernel import CubicModel

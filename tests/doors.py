@@ -1,0 +1,108 @@
+"""Doors of rooms: `python tests/doors.py` writes names that other rooms import from private files into `spi.py`.
+
+Imports of these names are led through the door, or through the room itself if it exports them to users.
+"""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1] / "src" / "scalewise"
+# Rooms that have a door.
+CONVERTED = ("activations", "critical", "networks", "plan", "scaling", "sweeps", "tasks")
+# Files that no door may import, because they need an extra: whoever names them has asked for it.
+APART = {"scalewise.networks._by_jax", "scalewise.plan._picture"}
+
+_SAID = "Working names of this room for the other rooms of scalewise; users have no need of them."
+
+
+def private_imports(path: Path) -> Iterator[ast.ImportFrom]:
+    """Statements of a file that import from a private file of another room."""
+    here = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scalewise."):
+            parts = str(node.module).split(".")
+            if any(part.startswith("_") for part in parts[2:]) and parts[1] != here:
+                yield node
+
+
+def _file(module: str) -> Path:
+    path = ROOT.parent.joinpath(*module.split("."))
+    return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+
+
+def _imported(path: Path) -> dict[str, str]:
+    """The module that each name at the head of a file is imported from, under its own name."""
+    nodes = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ImportFrom)]
+    return {a.name: str(n.module) for n in nodes for a in n.names if a.asname in (None, a.name)}
+
+
+def _home(module: str, name: str) -> str:
+    """The module of a room in which a name is defined."""
+    other = _imported(_file(module)).get(name, "")
+    same_room = other.split(".")[:2] == module.split(".")[:2]
+    return _home(other, name) if same_room and other != module else module
+
+
+def _written(room: str, names: dict[str, set[str]]) -> str:
+    lines = [f'"""{_SAID}"""', ""]
+    for module in sorted(names):
+        said = (ast.get_docstring(ast.parse(_file(module).read_text())) or "").split("\n")[0]
+        lines += ["", f"# {said}"] if said else [""]
+        lines += [f"from {module} import {name} as {name}" for name in sorted(names[module])]
+    return "\n".join(lines) + "\n"
+
+
+def _led(path: Path, doors: dict[str, dict[str, set[str]]]) -> str | None:
+    """The text of a file with its imports led through doors; ``None`` if there is nothing to do."""
+    text = path.read_text()
+    lines = text.split("\n")
+    for node in sorted(private_imports(path), key=lambda n: -n.lineno):
+        module = str(node.module)
+        room = module.split(".")[1]
+        if room not in CONVERTED or module in APART:
+            continue
+        public = _imported(ROOT / room / "__init__.py")
+        new = []
+        for alias in node.names:
+            home = _home(module, alias.name)
+            known = public.get(alias.name)
+            at = f"scalewise.{room}"
+            if known is None or _home(known, alias.name) != home:
+                at += ".spi"
+                doors[room][home].add(alias.name)
+            under = f" as {alias.asname}" if alias.asname else ""
+            new.append(f"{' ' * node.col_offset}from {at} import {alias.name}{under}")
+        lines[node.lineno - 1 : node.end_lineno] = new
+    led = "\n".join(lines)
+    return None if led == text else led
+
+
+def main(rooms: list[str]) -> None:
+    """Lead imports of these rooms through the doors; of all rooms if none is named."""
+    doors: dict[str, dict[str, set[str]]] = {}
+    for room in CONVERTED:
+        doors[room] = defaultdict(set)
+        door = ROOT / room / "spi.py"
+        for name, module in (_imported(door) if door.exists() else {}).items():
+            doors[room][module].add(name)
+    changed = []
+    for path in sorted(ROOT.rglob("*.py")):
+        here = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        led = _led(path, doors) if not rooms or here in rooms else None
+        if led is not None:
+            path.write_text(led)
+            changed.append(str(path))
+    for room, names in doors.items():
+        (ROOT / room / "spi.py").write_text(_written(room, names))
+        changed.append(str(ROOT / room / "spi.py"))
+    ruff = Path(sys.executable).with_name("ruff")
+    subprocess.run([ruff, "check", "-q", "--select", "I", "--fix", *changed], check=True)
+    subprocess.run([ruff, "format", "-q", *changed], check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
