@@ -21,6 +21,10 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
+from scalewise._extras import require
+
+require("jax", for_="This experiment", extra="nets")
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -166,8 +170,10 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     for heads, one in each(dataset.isel(width=-1), "heads"):
         for what, name in (("excess kurtosis", ""), ("tail", "_tail")):
             error = np.hypot(one[f"measured{name}_sem"], one[f"predicted{name}_sem"])
-            values = (float(one[f"{kind}{name}"]) for kind in ("predicted", "measured"))
-            found.append(Number(f"{what}, heads: {heads}", *values, float(error)))
+            predicted, measured = (
+                float(one[f"{kind}{name}"]) for kind in ("predicted", "measured")
+            )
+            found.append(Number(f"{what}, heads: {heads}", predicted, measured, float(error)))
     return found
 
 

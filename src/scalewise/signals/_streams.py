@@ -114,6 +114,6 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
         yield (
             "growing stream", last.place, grown**0.5,
             f"The residual stream grows from {enters**0.5:.3g} to {last.size:.3g} over {count} branches up to "
-            f"`{last.place or 'the model'}`, so that each later one changes less. Multiply branches by 1/sqrt({count}) = "
-            f"{count**-0.5:.2g}, for example in the initialisation of their last layers.",
+            f"`{last.place or 'the model'}`, so that each later one changes less. Multiply branches by "
+            f"1/sqrt({count}) = {count**-0.5:.2g}, for example in the initialisation of their last layers.",
         )  # fmt: skip
