@@ -21,11 +21,7 @@ POSTERIORS = {250: (10, 500), 1000: (300, 2000)}  # CPU s and MB at most
 
 Row = dict[str, str]
 
-# By hand, because no page has both: remove it with the next measurement of 50 + 50.
 FOOT = """
-
-The row of 50 + 50 was measured before accuracies were defined as they are now. Two of them take about 157 CPU
-seconds today and know the mean to 4 % and the covariance to 7 %; the third, which 1 % needs, has not been timed.
 
 CPU seconds of one core, on a shared machine; pages in `benchmarks/results`.
 """

@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, series: powers of correlations forgotten",
-        "                whole *= left[pairs]\n",
+        "                    out *= left[pairs]\n",
         "",
         FOUR,
     ),
@@ -255,8 +255,8 @@ MUTANTS = (
     ),
     of_conditioned(
         "tiles, given one: what the series leaves open not found",
-        "found = self.two(given, (min(p, q), max(p, q))) - summed(",
-        "found = self.two(given, (min(p, q), max(p, q))) + 0.0 * summed(",
+        "found = self.two(given, (min(p, q), max(p, q))) - series",
+        "found = self.two(given, (min(p, q), max(p, q)))",
         SERIES,
     ),
     of_sums(
@@ -373,7 +373,7 @@ MUTANTS = (
     ),
     of_conditioned(
         "few samples, little left: numbers cancel",
-        "little = known | (v < _LITTLE * self.sigma.scale)",
+        "little = known | (v < _LITTLE[self._size] * self.sigma.scale)",
         "little = known",
         LITTLE,
     ),

@@ -679,7 +679,7 @@ def test_single_precision_is_enough_for_many_samples(
     assert set(seen) == {np.float64}
     seen.clear()
     monkeypatch.setattr(_route, "_DOUBLE", 4)
-    monkeypatch.setattr(_route, "_LEAPS", _refined.ACCURACIES[:2])
+    monkeypatch.setattr(_route, "_MANY", _refined.ACCURACIES[:2])
     monkeypatch.setattr(_route, "_few", lambda *_: None)
     found = TILES.compute(asked, names)
     assert seen.count(np.float32) > 10 * seen.count(np.float64)

@@ -274,10 +274,8 @@ class Conditioned:
             one, _ = self.ends(self.line, every, every)
             weight = self.line.w * product(self.sigma, given, one)
             both = self.given_one, self.given_one
-            found = (
-                self.two(given, (min(p, q), max(p, q)))
-                - summed(weight, self.line, [(p, q)], both, None)[0]
-            )
+            (series,) = summed(weight, self.line, [(p, q)], both, None)
+            found = self.two(given, (min(p, q), max(p, q))) - series
             self._open[given, p, q] = self._open[given, q, p] = found
         return self._open[given, p, q]
 

@@ -31,10 +31,7 @@ _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
-_LEAPS = (
-    FINER[0],
-    *FINER[2:4],
-)  # accuracies of many samples: a coarse one, and one that is likely to be enough
+_MANY = FINER[1:4]  # accuracies of many samples, of which the coarsest says little
 _SINGLE = 3e-3  # an accuracy for which single precision is enough
 _FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
@@ -98,12 +95,12 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
 
     rate = _RATE if wanted & (_OF_MEAN | _OF_NTK) else _QUICK_RATE
     many = setting.count > _DOUBLE
-    levels = _LEAPS if many else ACCURACIES
+    levels = _MANY if many else ACCURACIES
     seconds = [work(accuracy) / rate for accuracy in levels if fits(accuracy)]
     tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
-        values, errors = refined(at, fits, some, wanted, levels=_LEAPS if many else None)
+        values, errors = refined(at, fits, some, wanted, levels=_MANY if many else None)
     else:
         values, errors = refined(at, fits, some, wanted, enough=asked.accuracy, levels=FINER)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}

@@ -20,7 +20,7 @@ from scalewise.training.tiles._tiles import Kept, Labels, Seen, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
-TILE = 600_000  # numbers of an array over a tile
+TILE = 400_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
 KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
