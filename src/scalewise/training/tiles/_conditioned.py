@@ -143,7 +143,7 @@ def summed(
 def _shared(
     rule: Rule, families: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], int, list[tuple[int, float]]]]:
-    """Of each sum over nodes, the last first: which coefficients, how many nodes, families and their factors."""
+    """Coefficients, nodes, and families with their factors of each sum over nodes, the last sum first."""
     steps = [min(pair) for pair in families]
     (p, q), low = families[0], steps[0]
     most = max(rule.needed[pair] + step for pair, step in zip(families, steps, strict=True))
