@@ -90,10 +90,8 @@ MUTANTS = (
     ),
     of_slopes("slopes: no rate of weights", " + rates.lambda_W * carried.across", ""),
     of_slopes("slopes: tangents do not bend", "        across += slopes * M[2, 2]\n", ""),
-    of_exact("chaos: one of two pairings", "(R + R.swapaxes(1, 2))[:, first, second]", "(2 * R)[:, first, second]"),
-    of_exact(
-        "chaos: dropped", "found[k, m][rows] = (R", "found[k, m][rows] = 0 * (R"
-    ),
+    of_exact("chaos: one of two pairings", "found[:, :b, :, b] += R[:, :, :b].transpose(1, 2, 0)", "pass"),
+    of_exact("chaos: dropped", "found[:, b, :, : b + 1] += R", "pass"),
     of_exact("chaos: parts of one input once", "values += 2 * _of_own(", "values += _of_own("),
     of_exact(
         "chaos: linear parts dropped",
@@ -104,7 +102,7 @@ MUTANTS = (
     of_units(
         "units: a tangent has the part of the metric", "form.own.times(2 * sign)", "form.own.times(sign)"
     ),
-    of_all("many labels: all layers as wide", "n / own.course.populations[root].n", "1.0"),
+    of_all("many labels: all layers as wide", "net.widths[layer - 1] / own.course.populations[root].n", "1.0"),
     of_responses("responses: no half", "Change(0.5 * M[2, 0] * a", "Change(M[2, 0] * a"),
     of_responses(
         "responses: no rate of weights", "found.Theta + rates.lambda_W * carried.K", "found.Theta"

@@ -6,7 +6,8 @@ import pytest
 import scalewise as sw
 from architectures import RATES, by_matrices, compositions, tied_compositions
 from grids import few
-from scalewise.theory.flow import _pair_sets, _passing, _shifts, every_node, is_drawn, pairs_of
+from scalewise.theory.flow import _pair_sets, _passing, _shifts
+from scalewise.theory.flow._every_node import every_node, is_drawn, pairs_of
 from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
 from scalewise.theory.flow._pair_sets import Pairs
 from scalewise.theory.flow._passing import kernel_strips

@@ -10,9 +10,9 @@ import pytest
 
 import scalewise as sw
 from scalewise.tasks import Loss
-from scalewise.training import Algorithm, ByDescent, GradientDescent, Stepwise
+from scalewise.training import Algorithm, GradientDescent, Stepwise
 from scalewise.training._filters import Filter
-from scalewise.training._motions import RuleSteps
+from scalewise.training._motions import ByDescent, RuleSteps
 from scalewise.training.width._course import Steps, on_the_way
 from scalewise.training.width._weights import stationary
 

@@ -26,7 +26,6 @@ from scalewise.training._evidence_slopes import log_evidence_slopes as log_evide
 from scalewise.training._given import predict_linearised as predict_linearised
 from scalewise.training._kernel_objects import NetworkKernel as NetworkKernel
 from scalewise.training._kernel_objects import kernel_of as kernel_of
-from scalewise.training._motions import ByDescent as ByDescent
 from scalewise.training._outcomes import OUTCOMES as OUTCOMES
 from scalewise.training._outcomes import Outcome as Outcome
 from scalewise.training._predict import predict_training as predict_training
