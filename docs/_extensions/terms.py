@@ -10,10 +10,10 @@ PAGE = "glossary"
 
 
 def _meanings(app: Any) -> dict[str, str]:
-    """The first sentence of every definition, by the anchor of its term."""
+    """Every definition, by the anchor of its term."""
     found = {}
     for item in app.env.get_doctree(PAGE).findall(nodes.definition_list_item):
-        text = " ".join(item[-1].astext().replace("\n", " ").split())
+        text = " ".join(item[-1].astext().split())
         found |= {anchor: text for term in item.findall(nodes.term) for anchor in term["ids"]}
     return found
 
@@ -21,13 +21,13 @@ def _meanings(app: Any) -> dict[str, str]:
 def _explain(app: Any, doctree: nodes.document, docname: str) -> None:
     """Give every link to a term its meaning as a title."""
     links = [
-        link
+        (link, link.get("refuri", "").partition("#")[2])
         for link in doctree.findall(nodes.reference)
-        if link.get("refuri", link.get("refid", "")).partition("#")[2].startswith("term-")
     ]
+    links = [(link, anchor) for link, anchor in links if anchor.startswith("term-")]
     meanings = _meanings(app) if links else {}
-    for link in links:
-        link["reftitle"] = meanings[link["refuri"].partition("#")[2]]
+    for link, anchor in links:
+        link["reftitle"] = meanings[anchor]
         link["classes"].append("term-link")
 
 
