@@ -10,11 +10,14 @@ too and takes milliseconds, the first, 16th, 256th... of all. ``CHECK_CALLS=test
 
 import functools
 import gc
+import hashlib
 import inspect
 import os
+import platform
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from importlib.metadata import version
@@ -127,16 +130,33 @@ if CHECKED != "all":
     jaxtyping.jaxtyped = _decorator
 
 
+def _programs(config: pytest.Config) -> Path:
+    # JAX finds a program by its operations and flags, and by the version of the compiler, but not by the processor:
+    # one of an earlier run is that which would be compiled. Those of sources that are no more go after a month.
+    if not config.pluginmanager.hasplugin("cacheprovider"):
+        folder = Path(tempfile.mkdtemp())
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        return folder
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else [platform.processor()]
+    processor = "".join(
+        sorted({n for n in lines if n.lower().startswith(("flags", "features"))} or set(lines[:1]))
+    )
+    folder = config.cache.mkdir(f"programs-{hashlib.sha256(processor.encode()).hexdigest()[:8]}")
+    for program in folder.iterdir():
+        if program.stat().st_mtime < time.time() - 30 * 86400:
+            program.unlink(missing_ok=True)
+    return folder
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """What one test has compiled no other compiles again, whichever process it runs in."""
+    """What one run of tests has compiled no other compiles again, whichever process it runs in."""
     # JAX does work of its own whenever garbage is collected, and whenever it shortens the trace of an error.
     gc.set_threshold(20_000, 20, 20)
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    folder = tempfile.mkdtemp()
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_programs(config))
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
