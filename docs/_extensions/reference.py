@@ -99,8 +99,18 @@ def _page(room: str, names: tuple[str, ...]) -> str:
         else:
             kind = "class" if inspect.isclass(obj) else "function" if callable(obj) else "data"
             lines += [f".. auto{kind}:: {full}"]
-            lines += ["   :no-value:"] * (kind == "data" and len(repr(obj)) > LONG) + [""]
+            lines += ["   :no-value:"] * (kind == "data" and len(repr(obj)) > LONG)
+            lines += [_inherited(obj) if inspect.isclass(obj) else "", ""]
     return "\n".join(lines)
+
+
+def _inherited(noun: type) -> str:
+    """The option that shows methods of a base with no entry of its own; `verify` of a plan is one."""
+    for base in noun.__mro__[1:]:
+        private = base.__name__.startswith("_") or not base.__module__.startswith("scalewise.")
+        if private or id(base) in HOME:
+            return f"   :inherited-members: {base.__name__}"
+    return ""
 
 
 def _short(name: str) -> str:
