@@ -72,7 +72,7 @@ def panel(figure: str, number: int) -> str:
         raise ValueError(f"a figure has no panel {number}")
     left, top, right, bottom = found
     left, top = max(left - BESIDE, 0), max(top - TITLE, 0)
-    wide, high = right + 6 - left, bottom + BELOW - top
+    wide, high = right + 16 - left, bottom + BELOW - top
     root.set("viewBox", f"{left:g} {top:g} {wide:g} {high:g}")
     root.set("width", f"{wide:g}pt")
     root.set("height", f"{high:g}pt")

@@ -20,3 +20,6 @@ var Scorer = {
     term: 5,
     partialTerm: 2,
 };
+// Names are asked for as they are typed; `sw` is the package itself.
+var splitQuery = (query) =>
+    query.replace(/^\s*(sw|scalewise)\./, "").split(/[^\p{Letter}\p{Number}_\p{Emoji_Presentation}]+/gu).filter((term) => term);
