@@ -30,6 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "fitting",
     "gallery",
+    "gallery_index",
     "notebooks",
     "pictures",
     "reference",
@@ -89,6 +90,7 @@ html_title = "scalewise"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["formulas.css", "site.css"]
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

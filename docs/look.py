@@ -6,7 +6,7 @@ python docs/look.py site --keep shots    # with a picture of every page at every
 
 A message on the console, a picture that is missing, a page that scrolls sideways, content that is cut off or that
 a box hides until it is scrolled, labels of a picture that are too small to be read, a request that leaves this
-machine, or a search that finds nothing is reported, and ends it with an error.
+machine, or a search that finds nothing, or a verb not first, is reported, and ends it with an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ LEGIBLE = 9.5  # pixels, of the labels of a picture
 # Sources are as wide as they are, and nobody has to read them here.
 SOURCES = "_modules/"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-WORDS = ("criticality", "predict", "dNTK")
+# What a reader searches for, and the end of the address that must be the first to be found.
+WORDS = {
+    "predict": "#scalewise.predict",
+    "measure": "#scalewise.measure",
+    "plan": ".plan",
+    "verify": ".verify",
+    "signals": ".signals",
+    "criticality": "#scalewise.criticality",
+    "dNTK": "",
+}
 STATE = """() => ({
     sideways: document.documentElement.scrollWidth - window.innerWidth,
     broken: [...document.images].filter(i => i.complete && i.naturalWidth === 0).map(i => i.src),
@@ -96,8 +105,8 @@ class Watched:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=path, full_page=True)
 
-    def search(self, word: str) -> list[str]:
-        """Search as a reader does, from the box of a page; what is wrong with that."""
+    def search(self, word: str, first: str) -> list[str]:
+        """Search as a reader does, from the box of a page; what is wrong with that, or with what is found first."""
         self.wrong.clear()
         self.page.goto(f"{self.home}/index.html")
         self.page.keyboard.press("Control+k")
@@ -110,6 +119,10 @@ class Watched:
             self.page.wait_for_load_state("networkidle", timeout=60_000)
         except Exception as error:  # of the browser: nothing was found in time
             self.note(f"the search for {word!r} finds nothing ({type(error).__name__})")
+            return list(self.wrong)
+        found = self.page.locator("#search-results li a").first.get_attribute("href") or ""
+        if not found.endswith(first):
+            self.note(f"the search for {word!r} finds {found} first")
         return list(self.wrong)
 
 
@@ -118,7 +131,7 @@ def reported(site: Path, home: str, only: str = "", shots: Path | None = None) -
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     # The theme keeps a template of its own beside its styles.
     pages = [page for page in pages if page.startswith(only) and not page.startswith("_static/")]
-    words = WORDS if (site / "search.html").is_file() else ()
+    words = WORDS if (site / "search.html").is_file() else {}
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     with sync_playwright() as known:
         browser = known.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -129,8 +142,8 @@ def reported(site: Path, home: str, only: str = "", shots: Path | None = None) -
                 yield from (f"{page} at {width}: {what}" for what in watched.look(page))
                 if shots:
                     watched.keep(shots / f"{page.removesuffix('.html')}.{width}.png")
-            for word in words:
-                yield from (f"search at {width}: {what}" for what in watched.search(word))
+            for word, first in words.items():
+                yield from (f"search at {width}: {what}" for what in watched.search(word, first))
             print(f"{len(pages)} pages and {len(words)} searches at {width} pixels", flush=True)
         browser.close()
 

@@ -9,9 +9,7 @@ Every power is what `scalewise.plan.rule` gives; the multipliers are those of pl
 from __future__ import annotations
 
 import math
-import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,9 +18,9 @@ from torch import nn
 import scalewise as sw
 from scalewise.plan import Layer, Powers, Role, Rule, rule
 from scalewise.plan._laws import OPTIMIZERS, Optimizer
+from written_part import WrittenPart
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "cheat_sheet.md"
-BEGIN, END = "<!-- written by tests/cheat_sheet.py -->", "<!-- end -->"
+PART = WrittenPart("docs/guide/cheat_sheet.md", "tests/cheat_sheet.py")
 STRATEGY = sw.scaling.mup()
 # By title: role, layer, and whether a norm follows.
 COLUMNS = {
@@ -168,16 +166,9 @@ def factors() -> str:
 
 
 def section() -> str:
-    """What stands between the marks."""
-    return f"{BEGIN}\n\n{table()}\n\n{factors()}\n\n{END}"
-
-
-def shown() -> str:
-    """What the page has there."""
-    found = re.search(f"{BEGIN}.*?{END}", PAGE.read_text(), re.S)
-    assert found is not None
-    return found[0]
+    """The two tables."""
+    return f"{table()}\n\n{factors()}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().replace(shown(), section()))
+    PART.write(section())

@@ -7,14 +7,11 @@ Both are the tables of the package, `OBSERVABLES` and `OUTCOMES`; `tests/docs/te
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from scalewise.observables import OBSERVABLES
 from scalewise.training import OUTCOMES
+from written_part import WrittenPart
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "cheat_sheet.md"
-BEGIN, END = "<!-- written by tests/theory_sheet.py -->", "<!-- end -->"
+PART = WrittenPart("docs/cheat_sheet.md", "tests/theory_sheet.py")
 N = 8  # inputs
 
 
@@ -27,7 +24,7 @@ def lines(titles: list[str], rows: list[list[str]]) -> str:
 
 
 def section() -> str:
-    """What stands between the marks."""
+    """The two tables, each under its heading."""
     pairs = N * (N + 1) // 2
     start = [
         [
@@ -47,17 +44,10 @@ def section() -> str:
     one = lines(["variable", "symbol", "what it is", "equation", f"numbers for {N} inputs"], start)
     two = lines(["variable", "symbol", "what it is", "equation"], end)
     return (
-        f"{BEGIN}\n\n## At initialisation: `predict`, `measure`\n\n{one}\n\n"
-        f"## After training: `predict_training`, `measure_training`\n\n{two}\n\n{END}"
+        f"## At initialisation: `predict`, `measure`\n\n{one}\n\n"
+        f"## After training: `predict_training`, `measure_training`\n\n{two}"
     )
 
 
-def shown() -> str:
-    """What the page has there."""
-    found = re.search(f"{BEGIN}.*?{END}", PAGE.read_text(), re.S)
-    assert found is not None
-    return found[0]
-
-
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().replace(shown(), section()))
+    PART.write(section())

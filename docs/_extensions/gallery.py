@@ -91,13 +91,7 @@ def _write(app: Any) -> None:
     folder = Path(app.srcdir) / SCRIPTS
     folder.mkdir(exist_ok=True)
     scripts = {f"{name}.py": script(name, SCALE) for name in EXPERIMENTS}
-    there = [name for name in EXPERIMENTS if scripts[f"{name}.py"]]
-    away = [f"``{name}``" for name in EXPERIMENTS if name not in there]
-    lacking = f"; data are missing for {', '.join(away)}" if away else ""
-    counted = f"Here are {len(there)} of {len(EXPERIMENTS)} experiments{lacking}.\n"
-    texts = {"GALLERY_HEADER.rst": f"{HEADER}\n{counted}"} | {
-        k: text for k, text in scripts.items() if text
-    }
+    texts = {"GALLERY_HEADER.rst": HEADER} | {name: text for name, text in scripts.items() if text}
     pages = Path(app.srcdir) / PAGES
     for name in {*EXPERIMENTS, *(path.stem for path in folder.glob("*.py"))}:
         if f"{name}.py" not in texts:  # its data are gone, or it is

@@ -89,7 +89,9 @@ def _page(room: str, names: tuple[str, ...]) -> str:
     module = import_module(room)
     title = _short(room)
     lines = [title, "=" * len(title), "", f".. automodule:: {room}", "   :no-members:", ""]
-    for name in names:
+    # Verbs first, then nouns, then tables: what a reader came for.
+    order = {name: _rank(getattr(module, name)) for name in names}
+    for name in sorted(names, key=lambda name: (order[name], name.lower())):
         full = f"{room}.{name}"
         obj = getattr(module, name)
         if inspect.ismodule(obj):
@@ -99,8 +101,25 @@ def _page(room: str, names: tuple[str, ...]) -> str:
         else:
             kind = "class" if inspect.isclass(obj) else "function" if callable(obj) else "data"
             lines += [f".. auto{kind}:: {full}"]
-            lines += ["   :no-value:"] * (kind == "data" and len(repr(obj)) > LONG) + [""]
+            lines += ["   :no-value:"] * (kind == "data" and len(repr(obj)) > LONG)
+            lines += [_inherited(obj) if inspect.isclass(obj) else "", ""]
     return "\n".join(lines)
+
+
+def _rank(obj: Any) -> int:
+    """Functions come before classes, these before constants, and rooms last."""
+    if inspect.ismodule(obj):
+        return 3
+    return 1 if inspect.isclass(obj) else 0 if callable(obj) else 2
+
+
+def _inherited(noun: type) -> str:
+    """The option that shows methods of a base with no entry of its own; `verify` of a plan is one."""
+    for base in noun.__mro__[1:]:
+        private = base.__name__.startswith("_") or not base.__module__.startswith("scalewise.")
+        if private or id(base) in HOME:
+            return f"   :inherited-members: {base.__name__}"
+    return ""
 
 
 def _short(name: str) -> str:

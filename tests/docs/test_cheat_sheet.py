@@ -12,11 +12,12 @@ import theory_sheet
 
 
 def test_the_page_shows_what_the_script_writes() -> None:
-    assert sheet.shown() == sheet.section()
+    assert sheet.PART.shown() == sheet.PART.marked(sheet.section())
 
 
 def test_the_page_of_the_theory_shows_what_its_script_writes() -> None:
-    assert theory_sheet.shown() == theory_sheet.section()
+    written = theory_sheet.PART.marked(theory_sheet.section())
+    assert theory_sheet.PART.shown() == written
 
 
 def test_every_optimizer_is_in_it_once() -> None:

@@ -120,3 +120,32 @@ def test_panels_that_shared_an_axis_each_have_its_labels_on_a_phone(gallery: Mod
     for axis in axes.flat:
         assert any(label.get_visible() and label.get_text() for label in axis.get_yticklabels())
     plt.close(canvas)
+
+
+def test_every_experiment_has_one_subject(gallery: ModuleType) -> None:
+    import gallery_index
+
+    listed = [name for _, names in gallery_index.SUBJECTS.values() for name in names.split()]
+    assert sorted(listed) == sorted(EXPERIMENTS)
+    assert set(gallery_index.PANEL) <= set(EXPERIMENTS)
+
+
+def test_one_panel_is_left_of_a_figure(gallery: ModuleType) -> None:
+    import drawing
+    import gallery_index
+    import matplotlib.pyplot as plt
+
+    canvas, axes = plt.subplots(1, 2, figsize=(8, 2))
+    for axis, word in zip(axes, ("left", "right"), strict=True):
+        axis.plot([0, 1])
+        axis.set_title(word)
+    whole = drawing.svg(canvas)
+    plt.close(canvas)
+    left, right = (gallery_index.panel(whole, number) for number in (1, 2))
+    assert ">left<" in left
+    assert ">right<" not in left
+    assert ">right<" in right
+    wide = [float(re.search(r'width="([\d.]+)pt"', one)[1]) for one in (whole, left, right)]  # type: ignore[index]
+    assert max(wide[1:]) < 0.6 * wide[0]
+    with pytest.raises(ValueError, match="no panel 3"):
+        gallery_index.panel(whole, 3)

@@ -47,7 +47,10 @@ class Family:
         return mean_of(self.by_seed(size, self.check.optima[0].place))
 
     def rows(self, name: str, labels: Sequence[str]) -> list[tuple[str, ...]]:
-        """Rows of a table: losses carried and retuned, and the best rate, under labels of sizes that it has."""
+        """Rows of a table: losses carried and retuned, and the best rate, under labels of sizes that it has.
+
+        Where both losses are the same at every size they have one row.
+        """
         at = {size.label: i for i, size in enumerate(self.check.sizes)}
         best = [
             f"{o.edge} of {o.place:g}" if o.edge else f"{o.place:.2f} ± {o.sem:.2f}"
@@ -58,10 +61,13 @@ class Family:
             ("retuned", lambda i: _shown(*self.retuned(i))),
             ("log₂ of the best rate", best.__getitem__),
         )
-        return [
+        carried, retuned, rates = (
             (f"{name}, {what}", *(get(at[label]) if label in at else "" for label in labels))
             for what, get in told
-        ]
+        )
+        if carried[1:] == retuned[1:]:
+            return [(f"{name}, carried and retuned", *carried[1:]), rates]
+        return [carried, retuned, rates]
 
     def by_seed(self, size: int, place: float) -> np.ndarray:
         """Losses of every seed at a rate between those of the grid, on a parabola through the three nearest."""
