@@ -23,7 +23,7 @@ from scalewise.plan import PlanError
 from scalewise.plan._errors import PlanWarning
 from scalewise.plan._questions import Asked
 
-MODULES = ("zoo_text", "zoo_images", "zoo_others")
+MODULES = ("zoo_text", "zoo_today", "zoo_images", "zoo_others")
 
 
 def _without_kernels() -> None:

@@ -10,13 +10,13 @@ import transformers
 from torch import nn
 from zoo_entry import Entry, of_itself
 
-__all__ = ["MODELS"]
+__all__ = ["HEAD", "MODELS", "WORDS", "decoder", "like_llama"]
 
-_WORDS, _LENGTH, _HEAD = 96, 16, 16
+WORDS, _LENGTH, HEAD = 96, 16, 16
 
 
 def _tokens() -> torch.Tensor:
-    return torch.randint(1, _WORDS, (2, _LENGTH), generator=torch.Generator().manual_seed(1))
+    return torch.randint(1, WORDS, (2, _LENGTH), generator=torch.Generator().manual_seed(1))
 
 
 def _next_words() -> dict[str, torch.Tensor]:
@@ -35,18 +35,18 @@ def _of(model: str, config: str, settings: Callable[[int], Mapping[str, Any]]) -
     return build
 
 
-def _decoder(width: int) -> dict[str, Any]:
+def decoder(width: int) -> dict[str, Any]:
     """What configurations of the kind of Llama have in common: more heads at a larger width, none larger."""
     return {
-        "vocab_size": _WORDS, "hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": 2,
-        "num_attention_heads": width // _HEAD, "num_key_value_heads": width // (2 * _HEAD),
+        "vocab_size": WORDS, "hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": 2,
+        "num_attention_heads": width // HEAD, "num_key_value_heads": width // (2 * HEAD),
         "max_position_embeddings": 4 * _LENGTH, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
 
 
 def _encoder(width: int) -> dict[str, Any]:
     """What configurations of the kind of BERT have in common."""
-    found = _decoder(width) | {"intermediate_size": 4 * width}
+    found = decoder(width) | {"intermediate_size": 4 * width}
     return {
         k: v
         for k, v in found.items()
@@ -54,14 +54,21 @@ def _encoder(width: int) -> dict[str, Any]:
     }
 
 
-def _like_llama(name: str, prefix: str, *, everyday: bool = False, **more: Any) -> Entry:
-    """A decoder whose configuration is `_decoder` and a few settings; those that are functions take the width."""
+def like_llama(
+    name: str,
+    prefix: str,
+    *,
+    everyday: bool = False,
+    widths: tuple[int, ...] = (64, 128, 256),
+    **more: Any,
+) -> Entry:
+    """A decoder whose configuration is `decoder` and a few settings; those that are functions take the width."""
 
     def settings(width: int) -> dict[str, Any]:
-        return _decoder(width) | {k: v(width) if callable(v) else v for k, v in more.items()}
+        return decoder(width) | {k: v(width) if callable(v) else v for k, v in more.items()}
 
     build = _of(f"{prefix}ForCausalLM", f"{prefix}Config", settings)
-    return Entry(name, "transformers", build, _next_words, of_itself, everyday)
+    return Entry(name, "transformers", build, _next_words, of_itself, everyday, widths=widths)
 
 
 def _masked(name: str, prefix: str, *, everyday: bool = False, **more: Any) -> Entry:
@@ -74,29 +81,29 @@ def _masked(name: str, prefix: str, *, everyday: bool = False, **more: Any) -> E
 
 def _gpt2(width: int) -> dict[str, Any]:
     return {
-        "vocab_size": _WORDS, "n_positions": _LENGTH, "n_embd": width, "n_layer": 2, "n_head": width // _HEAD,
+        "vocab_size": WORDS, "n_positions": _LENGTH, "n_embd": width, "n_layer": 2, "n_head": width // HEAD,
         "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
 
 
 def _t5(width: int) -> dict[str, Any]:
     return {
-        "vocab_size": _WORDS, "d_model": width, "d_kv": _HEAD, "d_ff": 2 * width, "num_layers": 2,
-        "num_heads": width // _HEAD, "decoder_start_token_id": 0,
+        "vocab_size": WORDS, "d_model": width, "d_kv": HEAD, "d_ff": 2 * width, "num_layers": 2,
+        "num_heads": width // HEAD, "decoder_start_token_id": 0,
     }  # fmt: skip
 
 
 def _bart(width: int) -> dict[str, Any]:
-    heads, ff = width // _HEAD, 2 * width
+    heads, ff = width // HEAD, 2 * width
     return {
-        "vocab_size": _WORDS, "d_model": width, "max_position_embeddings": 4 * _LENGTH, "encoder_layers": 2,
+        "vocab_size": WORDS, "d_model": width, "max_position_embeddings": 4 * _LENGTH, "encoder_layers": 2,
         "decoder_layers": 2, "encoder_attention_heads": heads, "decoder_attention_heads": heads,
         "encoder_ffn_dim": ff, "decoder_ffn_dim": ff,
     }  # fmt: skip
 
 
 def _state_space(width: int) -> dict[str, Any]:
-    return {"vocab_size": _WORDS, "hidden_size": width, "num_hidden_layers": 2, "state_size": 8}
+    return {"vocab_size": WORDS, "hidden_size": width, "num_hidden_layers": 2, "state_size": 8}
 
 
 def _mamba2(width: int) -> dict[str, Any]:
@@ -112,7 +119,7 @@ def _adapted(width: int, **settings: Any) -> nn.Module:
     import peft
 
     # What is frozen keeps its initialisation: only the adapters are trained.
-    model = _of("LlamaForCausalLM", "LlamaConfig", _decoder)(width)
+    model = _of("LlamaForCausalLM", "LlamaConfig", decoder)(width)
     return peft.get_peft_model(model, peft.LoraConfig(r=4, task_type="CAUSAL_LM", **settings))
 
 
@@ -131,23 +138,23 @@ def _dora(width: int) -> nn.Module:
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": lambda n: n}
 
 MODELS = (
-    _like_llama("Llama", "Llama", everyday=True),
-    _like_llama("Mistral", "Mistral", everyday=True),
-    _like_llama("Qwen2", "Qwen2"),
-    _like_llama("Qwen3", "Qwen3", everyday=True, head_dim=_HEAD),
-    _like_llama("Qwen3, mixture of experts", "Qwen3Moe", head_dim=_HEAD, **_EXPERTS),
-    _like_llama("Gemma 2", "Gemma2", head_dim=_HEAD, query_pre_attn_scalar=_HEAD),
+    like_llama("Llama", "Llama", everyday=True),
+    like_llama("Mistral", "Mistral", everyday=True),
+    like_llama("Qwen2", "Qwen2"),
+    like_llama("Qwen3", "Qwen3", everyday=True, head_dim=HEAD),
+    like_llama("Qwen3, mixture of experts", "Qwen3Moe", head_dim=HEAD, **_EXPERTS),
+    like_llama("Gemma 2", "Gemma2", head_dim=HEAD, query_pre_attn_scalar=HEAD),
     Entry(
         "Gemma 3", "transformers",
         _of("Gemma3ForCausalLM", "Gemma3TextConfig",
-            lambda n: _decoder(n) | {"head_dim": _HEAD, "query_pre_attn_scalar": _HEAD}),
+            lambda n: decoder(n) | {"head_dim": HEAD, "query_pre_attn_scalar": HEAD}),
         _next_words, of_itself, True,
     ),
-    _like_llama("Mixtral", "Mixtral", everyday=True, num_local_experts=4),
-    _like_llama("Phi-3", "Phi3"),
-    _like_llama("OLMo 2", "Olmo2"),
-    _like_llama("GPT-NeoX", "GPTNeoX"),
-    _like_llama("Falcon-Mamba", "FalconMamba", state_size=8),
+    like_llama("Mixtral", "Mixtral", everyday=True, num_local_experts=4),
+    like_llama("Phi-3", "Phi3"),
+    like_llama("OLMo 2", "Olmo2"),
+    like_llama("GPT-NeoX", "GPTNeoX"),
+    like_llama("Falcon-Mamba", "FalconMamba", state_size=8),
     Entry("GPT-2", "transformers", _of("GPT2LMHeadModel", "GPT2Config", _gpt2), _next_words, of_itself, True),
     Entry("T5", "transformers", _of("T5ForConditionalGeneration", "T5Config", _t5), _next_words, of_itself, True),
     Entry("BART", "transformers", _of("BartForConditionalGeneration", "BartConfig", _bart), _next_words, of_itself),

@@ -383,18 +383,28 @@ MUTANTS = (
     ),
     of_paths(
         "plan paths: readouts are sought inside the network",
-        "if not any(n.removeprefix(LOOKED_UP) in growing for n in names)",
-        "if names",
+        "if any(n.removeprefix(LOOKED_UP) in growing for n in names):",
+        "if not names:",
+    ),
+    of_paths(
+        "plan paths: what is returned and read on reads out",
+        "if alone or one - inside or not one",
+        "if True",
     ),
     of_paths(
         "plan paths: nothing follows a readout",
         "if names & new for n in made",
         "if not names for n in made",
     ),
+    row("plan/_uses.py", USES)(
+        "plan uses: any product of two tensors is of rows and a matrix",
+        "by.kind is Kind.MATRIX and by.fan_in == use.axes",
+        "bool(use.axes)",
+    ),
     of_paths(
         "plan paths: what the pass does not use is used",
-        "self.returned.union(*self.before, *self.before.values())",
-        "self.returned",
+        "_NONE.union(*self.returned, *self.before, *self.before.values())",
+        "_NONE.union(*self.returned)",
     ),
     of_paths(
         "plan paths: the width lies behind what it follows",

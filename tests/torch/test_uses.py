@@ -261,13 +261,53 @@ def test_what_the_model_returns_tells_readouts_from_bottlenecks() -> None:
     assert plan["chooser.weight"].role is Role.BOTTLENECK
 
 
-@pytest.mark.parametrize(
-    ("end", "chooser"),
-    [("both", Role.OUTPUT), ("odds", Role.OUTPUT), ("apart", Role.BOTTLENECK)],
-)
-def test_what_is_returned_beside_the_logits_reads_out_too(end: str, chooser: Role) -> None:
+@pytest.mark.parametrize("end", ["both", "odds", "apart"])
+def test_what_is_returned_and_read_on_is_inside(end: str) -> None:
+    """Scores of a router, and latents of a cache, are no outputs, though the model hands them out."""
     plan = _planned(lambda width: Router(width, end=end))
-    assert (plan["last.weight"].role, plan["chooser.weight"].role) == (Role.OUTPUT, chooser)
+    assert plan["last.weight"].role is Role.OUTPUT
+    assert plan["chooser.weight"].role is Role.BOTTLENECK
+
+
+class Fed(Router):
+    """Two steps of one network, of which the second reads what the first returns."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.last(self.first(x).tanh())
+        x = functional.pad(y, (0, FEATURES - CLASSES))
+        return self.last(self.chooser(self.first(x).tanh()).sum(-1, keepdim=True) * self.first(x))
+
+
+def test_an_output_that_is_fed_back_reads_out() -> None:
+    plan = _planned(lambda width: Fed(width, end="plain"))
+    assert plan["last.weight"].role is Role.OUTPUT
+    assert plan["chooser.weight"].role is Role.BOTTLENECK
+
+
+class Rows(nn.Module):
+    """Rows that a layer reads, repeated for every sample or as they are; or a product that makes a weight."""
+
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.first, self.last = nn.Linear(FEATURES, width), nn.Linear(width, CLASSES)
+        self.inside, self.up = nn.Linear(width, width), nn.Linear(4, width)
+        self.rows = nn.Parameter(torch.randn(1 if kind == "one" else 4, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x).tanh()
+        if self.kind == "weight":
+            return self.last(h + self.up(functional.linear(h, self.rows @ self.inside.weight)))
+        asked = self.inside(self.rows if self.kind == "read" else self.rows.repeat(len(x), 1, 1))
+        odds = (asked @ self.inside(h)[..., None] / h.shape[-1]).softmax(-2)
+        return self.last(h + (odds * asked).sum(-2))
+
+
+def test_rows_that_a_layer_reads_are_put_into_the_stream() -> None:
+    for kind, role in (("one", Role.VECTOR), ("repeated", Role.INPUT)):
+        assert _planned(lambda width, k=kind: Rows(width, k))["rows"].role is role
+    with pytest.raises(Asked, match=r"`rows`: 4 x n"):
+        _planned(lambda width: Rows(width, "weight"))
 
 
 class Idle(Router):

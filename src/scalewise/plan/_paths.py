@@ -34,32 +34,43 @@ class Paths:
 
     Args:
         before: For tensors that were brought to an array together, as a matrix and its bias, what made the array.
-        returned: The last ones before what the model returns.
+        returned: The last ones before each array that the model returns.
     """
 
     before: Mapping[frozenset[str], Collection[str]] = field(default_factory=dict)
-    returned: frozenset[str] = _NONE
+    returned: Collection[frozenset[str]] = ()
 
     def used(self) -> frozenset[str]:
         """Every tensor from which something is reached."""
-        return self.returned.union(*self.before, *self.before.values())
+        return _NONE.union(*self.returned, *self.before, *self.before.values())
 
     def ending(self, growing: Collection[str]) -> frozenset[str]:
         """Tensors from which what is returned is reached without another one that grows with the width.
+
+        An array that the network goes on to read is a part of it, also where the model returns it, as it does with
+        latents in a cache; unless it returns nothing else.
 
         Args:
             growing: The tensors that do.
         """
         # Past one that grows lies the network whose width is scaled.
-        fixed = {
-            names: made
-            for names, made in self.before.items()
-            if not any(n.removeprefix(LOOKED_UP) in growing for n in names)
-        }
-        found, new = set(self.returned), set(self.returned)
-        while new:
-            new = {n for names, made in fixed.items() if names & new for n in made} - found
-            found |= new
+        fixed, inside = dict[frozenset[str], Collection[str]](), set[str]()
+        for names, made in self.before.items():
+            if any(n.removeprefix(LOOKED_UP) in growing for n in names):
+                inside.update(made)
+            else:
+                fixed[names] = made
+        inside = _reached(fixed, inside)
+        ends = [_reached(fixed, one) for one in self.returned]
+        wide = [{n for n in found if n in growing} for found in ends]
+        alone = not any(one - inside for one in wide)
+        found = _NONE.union(
+            *(
+                all_
+                for all_, one in zip(ends, wide, strict=True)
+                if alone or one - inside or not one
+            )
+        )
         # An embedding that grows has its rows picked elsewhere than where it may read out.
         return frozenset(
             n.removeprefix(LOOKED_UP)
@@ -84,6 +95,15 @@ class Paths:
             if found <= behind:
                 return self.used() - behind
             behind |= found
+
+
+def _reached(before: Mapping[frozenset[str], Collection[str]], start: Collection[str]) -> set[str]:
+    """Tensors from which others are reached, and these."""
+    found, new = set(start), set(start)
+    while new:
+        new = {n for names, made in before.items() if names & new for n in made} - found
+        found |= new
+    return found
 
 
 class Tracks:
@@ -122,5 +142,5 @@ class Tracks:
         Args:
             outputs: What the model returns.
         """
-        returned = _NONE.union(*(p.tensors for p in outputs))
+        returned = frozenset(p.tensors for p in outputs)
         return Paths({own: frozenset(made) for own, made in self._before.items()}, returned)

@@ -20,13 +20,15 @@ class Use:
     Args:
         verb: ``"summed"`` over some of its axes against what the network computes, ``"multiplied"`` entry by entry
             with it, ``"added"`` to it or put beside it, ``"picked"`` from by an index; or ``"other"``.
-        axes: Which axes are summed over or picked from.
+        axes: Which axes are summed over or picked from; of a product with another tensor, which of that.
         of: Where rows were picked before, the axes that an index ran over.
+        by: Of a product with another tensor of the model, which that is.
     """
 
     verb: Literal["summed", "multiplied", "added", "picked", "other"]
     axes: tuple[int, ...] = ()
     of: tuple[int, ...] = ()
+    by: str = ""
 
 
 def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
@@ -45,7 +47,16 @@ def explained(model: ModelDescription, uses: Uses) -> ModelDescription:
     def of(t: TensorDescription) -> set[Use]:
         """Its own uses if it was seen: layers of a row have one pattern, whatever they are."""
         own = [set(uses[name]) for name in (t.name, *t.aliases) if name in uses]
-        return set().union(*own) if own else by_kind.get(pattern(t.name), set())
+        found = set().union(*own) if own else by_kind.get(pattern(t.name), set())
+        return {_read(u, t) for u in found}
+
+    places = model.named() | model.aliases
+
+    def _read(use: Use, t: TensorDescription) -> Use:
+        """Rows that a matrix of a module reads are put into the stream, as embeddings are."""
+        by = places.get(use.by)
+        read = by is not None and by.kind is Kind.MATRIX and by.fan_in == use.axes
+        return Use("added") if read and t.kind is Kind.UNKNOWN else use
 
     # A tensor that a module explains under another of its names: what the model does is what that module does.
     spoken = {

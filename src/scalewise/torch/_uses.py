@@ -142,7 +142,9 @@ class UseTrace:
     def _contracted(self, one: Tensor, two: Tensor) -> None:
         a, b = self._view(one), self._view(two)
         if a is not None and b is not None:
-            self._found += [(v.name, Use("other")) for v in (a, b)]
+            # The second reads rows of the first, or the two make a matrix: which of these, its module tells.
+            read = tuple(sorted(b.axes[-2] if len(b.axes) > 1 else b.axes[0]))
+            self._found += [(a.name, Use("other", read, by=b.name)), (b.name, Use("other"))]
         elif a is not None:
             self._sums(a, a.axes[-1:])
         elif b is not None:
@@ -175,6 +177,10 @@ class UseTrace:
             picked = view.picked | view.axes[0]
             axes = ((view.axes[0],) * rows) + view.axes[1:]
             self._hold(results[0], _View(view.name, axes, picked))
+            return True
+        if operation == "repeat" and len(results) == 1:
+            again = (_NONE,) * (results[0].ndim - weight.ndim)
+            self._hold(results[0], _View(view.name, again + view.axes, view.picked))
             return True
         if "upsample" in operation and len(results) == 1:
             # Positions brought to an image of another size.
