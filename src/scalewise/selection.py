@@ -148,9 +148,12 @@ def _require_existing(names: Sequence[str], net: Network, drawn: bool) -> None:
         if obstacle:
             names_of = " and ".join(repr(sigma.name) for sigma in net.activations)
             of = names_of if names_of and net.is_perceptron else "this network"
+            if drawn or row.obstacle_drawn(net):
+                remedy = f"Leave {name!r} out of `observables`."
+                raise ValueError(f"{name!r} does not exist for {of}: {obstacle}. {remedy}")
             raise ValueError(
-                f"{name!r} does not exist for {of}: {obstacle}. "
-                f"Leave {name!r} out of `observables`."
+                f"{name!r} is not known of {of}: {obstacle}. `measure` finds it by drawing networks; else leave "
+                f"{name!r} out of `observables`."
             )
 
 
@@ -202,9 +205,10 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
         return "weights of a layer differ from place to place"
     labels, most = samples * found.most_labels, MOST_SHIFTED if row.corrects else MOST_CARRIED
     if labels > most or samples > MOST_INPUTS:
+        fit = min(most // found.most_labels, MOST_INPUTS)
         return (
             f"{samples} inputs have {labels} labels in it, and pairs fit of {most} labels and of "
-            f"{MOST_INPUTS} inputs"
+            f"{MOST_INPUTS} inputs: {fit} would fit"
         )
     return ""
 

@@ -122,7 +122,7 @@ def test_what_is_known_is_known_to_both_sides(sigma: str) -> None:
 def test_what_is_not_known_is_refused() -> None:
     net = network("relu", 0.5)
     with pytest.raises(
-        ValueError, match=r"'ntk_nlo' does not exist for 'relu': along skip conn.*Leave"
+        ValueError, match=r"'ntk_nlo' is not known of 'relu': along skip conn.*`measure` finds it"
     ):
         sw.predict(net, X, observables="ntk_nlo")
     # Networks know it all the same.

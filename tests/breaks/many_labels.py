@@ -23,32 +23,29 @@ READ = f"{TESTS}::test_many_inputs_are_read_where_they_are_asked_for"
 of_pairs = row("theory/order/_of_pairs.py", READ)
 
 MUTANTS = (
+    of_pairs("pairs: an earlier pair is not exchanged", "swapped, other + (", "swapped, one + ("),
     of_pairs(
-        "pairs: of the upper half alone",
-        "np.minimum(row, column), np.maximum(row, column)",
-        "row, column",
+        "pairs: tangents are not exchanged in both pairs",
+        "np.where(self._turned[a, b], self.numbers.T[c, d], column)",
+        "column",
     ),
     of_pairs(
-        "pairs: rows from their beginning",
-        "values[self.first(row) - begin :]",
-        "values[: len(values) - row + start]",
+        "pairs: a pair is not the other one of a later pair",
+        "+ number] += values[rest]",
+        "+ number] += 0 * values[rest]",
+        CARRIED,
     ),
     of_all(
-        "many labels: products of units from the first pair on",
-        "(some, slice(on, None))",
-        "(some, slice(0, len(exact) - on))",
-        READ,
+        "many labels: units of the pairs that end in an input, of those that begin with it",
+        "rows = slice(first + b + 1, until) if over else slice(first, first + b + 1)",
+        "rows = slice(first, first + b + (not over))",
     ),
     of_exact(
-        "chaos: what ends earlier is not turned over",
-        "found[m, k][until[:, None], rows] = both_ways.T",
-        "pass",
+        "chaos: pairs that begin with the later input are not turned over",
+        "R[: len(to), second, first] if over",
+        "R[: len(to), first, second] if over",
     ),
-    of_exact(
-        "chaos: an order that is lost",
-        "found[:, :b, :, b] += R[:, :, :b].transpose(1, 2, 0)",
-        "found[:, :b, :, b] += R[:, :, :b].transpose(2, 1, 0)",
-    ),
+    of_exact("chaos: roots of K in place of Theta", "self.roots[k].reshape", "self.roots[0].reshape"),
     of_tables("tables: even orders of an odd function", "else (p + 1) % 2", "else p % 2"),
     of_tables("tables: a label with itself as any other", "c[same] = 0.0", "c[same] *= 0.5; same = same & False"),
     of_tables(
@@ -90,14 +87,13 @@ MUTANTS = (
     ),
     of_slopes("slopes: no rate of weights", " + rates.lambda_W * carried.across", ""),
     of_slopes("slopes: tangents do not bend", "        across += slopes * M[2, 2]\n", ""),
-    of_exact("chaos: one of two pairings", "found[:, :b, :, b] += R[:, :, :b].transpose(1, 2, 0)", "pass"),
-    of_exact("chaos: dropped", "found[:, b, :, : b + 1] += R", "pass"),
-    of_exact("chaos: parts of one input once", "values += 2 * _of_own(", "values += _of_own("),
+    of_exact("chaos: one of two pairings", "(R[:, first, second] + R[:, second", "(R[:, first, second] + 0 * R[:, second"),
     of_exact(
-        "chaos: linear parts dropped",
-        "values += _between(left, right, K)",
-        "pass",
+        "chaos: parts of one input once",
+        "(2 if ordered else 1) * alone",
+        "(1 if ordered else 0.5) * alone",
     ),
+    of_exact("chaos: linear parts dropped", "told += _told(of.linear, linear)", "pass"),
     of_units("units: what is exact twice", "metric, a, sign=-1.0)", "metric, a, sign=0.0)"),
     of_units(
         "units: a tangent has the part of the metric", "form.own.times(2 * sign)", "form.own.times(sign)"

@@ -76,6 +76,10 @@ NETWORKS: dict[str, tuple[Network, np.ndarray]] = {
         network(sw.Conv(3), "sin", sw.Conv(3, channels=12), "sin", POOL, sw.Dense(), "sin", sw.Dense(1)),
         LINES,
     ),
+    "few features": (
+        network(sw.Conv(1), "gelu", sw.Conv(3), "gelu", POOL, sw.Dense(1), shape=(6, 1)),
+        RNG.normal(size=(3, 6, 1)),
+    ),
     "graph": (graph(), LINES),
     "short stream": (short_stream(), POINTS[:2]),
     "stream": (stream("tanh"), LINES),
@@ -89,6 +93,7 @@ NETWORKS: dict[str, tuple[Network, np.ndarray]] = {
         "kinked",
         "strides",
         "images",
+        "few features",
         "short stream",
         *thorough("fully connected", "bent", "pool first", "graph", "stream", "bent stream"),
     ],
@@ -216,8 +221,8 @@ def test_many_inputs_are_read_where_they_are_asked_for(monkeypatch: pytest.Monke
     monkeypatch.setattr(_many_labels, "_TOGETHER", 2)
     monkeypatch.setattr(_many_labels, "_SMALL", 1)
     found = sw.predict(net, LINES, observables=KNOWN, layers=net.depth)
-    n, pairs = len(LINES), len(LINES) * (len(LINES) + 1) // 2
-    kept = {"V": pairs * (pairs + 1) // 2, "D": pairs**2, "B": n**2 * (n**2 + 1) // 2}
+    # Pairs beside those whose later input is no later: of the first input one, of the second two.
+    kept = {"V": 1 + 2 * 3, "D": 2 * (1 + 2 * 3), "B": 1 + 2 * 4, "F": 1 + 3 * 4}
     parts = many_labels(net, LINES, KNOWN, [net.depth])
     assert {letter: parts[letter][0].stored.size for letter in kept} == kept
     for name in [name for name in whole.data_vars if whole[name].dims[1:]]:

@@ -1,4 +1,4 @@
-"""What the theory says of a network at initialisation: exact recursions, no randomness."""
+"""Networks at initialisation, as theory predicts them: exact recursions, no randomness."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -50,7 +50,7 @@ def predict(
     layers: Sequence[int] | int | None = None,
     progress: Told = None,
 ) -> xr.Dataset:
-    r"""What the theory says of a network on given inputs, layer by layer.
+    r"""Predict a network at initialisation on given inputs, layer by layer.
 
     Args:
         net: The network. Of an `MLP`, and of every network whose activations act on sums of random layers (dense,
@@ -154,7 +154,7 @@ def _beyond(
     kept: tuple[int, ...],
     progress: Progress | None,
 ) -> Tensors:
-    """What is of order 1/n of any network, by letter: as whole arrays, by carrying read-outs back, or by units."""
+    """Order 1/n of any network, by letter: as whole arrays, by carrying read-outs back, or by units."""
     _check_sites(net, kept, next(iter(tensors)))
     by: dict[str, list[str]] = {"whole": [], "carried": [], "units": []}
     for name, letter in tensors.items():
@@ -315,7 +315,7 @@ def _coefficients(
     tensors: Tensors,
     place: slice | list[int],
 ) -> dict[str, xr.Variable]:
-    """What has been computed at every layer: of leading order by its letter, the others with their errors."""
+    """Variables of the layers that are kept: leading orders by their letters, the others with their errors."""
     data: dict[str, xr.Variable] = {}
     for name in names:
         if name not in tensors:
@@ -339,7 +339,7 @@ def _tensors_of(names: Sequence[str]) -> dict[str, str]:
 def _without_skips(
     net: Network, inputs: np.ndarray, flow: KernelFlow, letters: list[str], report: Report | None
 ) -> tuple[Tensors, Expansion]:
-    """Of one input from tables, as far as these know a tensor; else layer by layer."""
+    """Tensors of one input from tables, as far as these know them; others layer by layer."""
     # Tables hold third derivatives, too, and are made of those that have limits.
     alone = flow.K.shape[1] == 1 and not net.activation.unbounded
     known = [letter for letter in letters if alone and letter in KNOWN_OF_ONE]
@@ -385,8 +385,8 @@ def _progress_on(progress: Progress | None, what: str) -> Report | None:
     return lambda done, total: progress(what, done, total)
 
 
-def _beside(of: xr.Variable, dims: Any, values: np.ndarray, what: str) -> xr.Variable:
-    """What is told of a variable in its own units."""
+def _beside(of: xr.Variable, dims: Any, values: np.ndarray | OfPairs, what: str) -> xr.Variable:
+    """A companion of a variable in its own units."""
     return variable(dims, values, {"long_name": what, "units": of.attrs["units"]})
 
 

@@ -46,7 +46,7 @@ def moment_names(sigma: Activation) -> tuple[str, ...]:
 
 
 def preactivation_names(sigma: Activation) -> tuple[str, ...]:
-    """What the vertex and the metric need: a third of the work."""
+    """Names of the moments that the vertex and the metric need: a third of the work."""
     return _ANY + (("p",) if sigma.is_continuous else ())
 
 
@@ -227,7 +227,7 @@ def _regular(
 
 
 def _delta_functions(sigma: Activation, K: np.ndarray) -> dict[str, np.ndarray]:
-    r"""What kinks add to $g''$, $p'$ and $p''$.
+    r"""Delta functions of kinks in $g''$, $p'$ and $p''$.
 
     With $\Delta$ the jump at $\kappa$ and $\varphi$ the density of $N(0,K)$, $F=(\sigma'^2+\sigma
     \sigma'')'$ holds $\Delta[\sigma'^2+\sigma\sigma'']\,\delta+\sigma\Delta\sigma'\,\delta'$,

@@ -43,7 +43,7 @@ Pairs = Float[np.ndarray, "..."]
 
 
 class Step(NamedTuple):
-    """What leaves a block.
+    """Covariances that leave a block.
 
     Args:
         K: Of an input with itself.
@@ -126,7 +126,7 @@ class Block:
 
     @property
     def drawn(self) -> bool:
-        """Whether averages of it are estimated from drawn channels or heads."""
+        """True if averages of it are estimated from drawn channels or heads."""
         return bool(self.program.estimated)
 
     def alike(self, correlation: float) -> Pairs:
@@ -138,7 +138,7 @@ class Block:
         return own
 
     def own(self, pairs: Pairs) -> Float[np.ndarray, " place"]:
-        """Of each position with itself."""
+        """Covariances of each position with itself."""
         return np.diagonal(pairs) if self.mixes else pairs
 
     def through(
@@ -221,7 +221,7 @@ def _built(
     usual: Hyperparameters,
     features: tuple[int, int] | None = None,
 ) -> tuple[Field, Field, Builder]:
-    """What enters a block, what leaves it, and the program so far."""
+    """The entry of a block, its end, and the program so far."""
     build = Builder(input_shape[-1], usual)
     places = math.prod(input_shape[:-1])
     features = features or (2 * places, places)
@@ -260,7 +260,7 @@ def _check_shape(
 
 
 def _mixes(program: Program) -> bool:
-    """Whether something takes different positions of one field to the same."""
+    """True if something takes different positions of one field to the same."""
     paired = crossings(replace(program, estimated=frozenset()))
     return any(isinstance(node, Max) for node in program.nodes) or any(
         each and size > 1
@@ -270,7 +270,7 @@ def _mixes(program: Program) -> bool:
 
 
 def _by_covariance(program: Program, entry: int) -> bool:
-    """Whether all that reads a field needs its covariance alone."""
+    """True if all that reads a field needs its covariance alone."""
     fields = {entry}
     for here, node in enumerate(program.nodes):
         if fields.isdisjoint(node.of) or isinstance(node, Draw):

@@ -91,7 +91,7 @@ class Repeated:
         return found, Settled(K, R, C)
 
     def sizes(self, K: float, R: Pairs, elsewhere: float | None = None) -> np.ndarray:
-        """Of all positions behind a block, of signals that have one size, or another but at the first position."""
+        """Sizes of all positions behind a block, of signals of one size, or another but at the first position."""
         every = np.full(self.block.places, K if elsewhere is None else elsewhere)
         every[0] = K
         return self.block.own(self.through(every, R).K)
@@ -222,7 +222,7 @@ class Repeated:
         return whole if stays else R
 
     def _vanishes(self, scale: float, R: Pairs) -> bool:
-        """Whether signals of no size stay so, and do not repel."""
+        """True if signals of no size stay so, and do not repel."""
         tiny = 1e-12 * scale
         zero = self.block.own(self.through(0.0, R).K)
         return not zero.any() and bool(
@@ -236,11 +236,11 @@ def _pairs(row: Row, like: Pairs) -> Pairs:
 
 
 def _correlations(K: Pairs) -> Pairs:
-    """Of an input with itself."""
+    """Correlations of an input with itself."""
     return K / _roots(np.diagonal(K), True)
 
 
 def _roots(own: np.ndarray, mixes: bool) -> np.ndarray:
-    """Of sizes: for every pair, or every position."""
+    """Roots of sizes: for every pair, or every position."""
     roots = np.sqrt(own)
     return np.multiply.outer(roots, roots) if mixes else own

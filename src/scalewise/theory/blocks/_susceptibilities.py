@@ -34,7 +34,7 @@ from scalewise.theory.flow._units import SCRAMBLES
 @dataclass(frozen=True)
 @readable
 class BlockSusceptibilities:
-    r"""What a block makes of sizes, correlations and small differences.
+    r"""Sizes, correlations and small differences behind a block.
 
     Args:
         K: The size of signals $K$ at which all else holds, of what enters the block.

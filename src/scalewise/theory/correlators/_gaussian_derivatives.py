@@ -26,7 +26,7 @@ Observable = Callable[[Float[np.ndarray, "neuron sample node"]], Any]
 
 @dataclass(frozen=True)
 class Moments:
-    """What one set of nodes says of an observable."""
+    """Moments of an observable over one set of nodes."""
 
     z: Float[np.ndarray, "neuron sample node"]  # the nodes
     # Values of the observable times the weights of the nodes.

@@ -162,7 +162,7 @@ def _next(
 
 
 def _pushed(given: Layer, p: int, T: Pairs) -> Pairs:
-    r"""What a change $T$ of the metric does to $M_{pp}$, by Price's theorem."""
+    r"""The change of $M_{pp}$ with a change $T$ of the metric, by Price's theorem."""
     same = np.einsum("aao->ao", T)
     curved, slopes = given.M(p + 2, p)[:, :, None], given.M(p + 1, p + 1)[:, :, None]
     other = given.M(p, p + 2)[:, :, None]

@@ -133,7 +133,7 @@ def intralayer_covariance(
 
 
 def _hermite_weight(u: np.ndarray, G1: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """What replaces the derivatives, by node: Hermite polynomials of the neurons' coordinates."""
+    """Weights in place of derivatives, by node: Hermite polynomials of the neurons' coordinates."""
     count = len(u)
     outer = np.einsum("iam,ibm->abm", u, u)
     A = outer - count * np.eye(u.shape[1])[:, :, None]

@@ -1,4 +1,4 @@
-"""What is left at great depth: classes, leading forms, exponents, angles."""
+"""Great depth: classes, leading forms, exponents, angles."""
 
 from scalewise.theory.deep._angles import AngleFlow as AngleFlow
 from scalewise.theory.deep._angles import angle_flow as angle_flow

@@ -1,4 +1,4 @@
-r"""What becomes of every observable in a deep network: universality classes and their leading forms.
+r"""Every observable in a deep network: universality classes and their leading forms.
 
 The class is decided from the function alone: slopes make it scale-invariant, the first Taylor
 coefficients decide about $K^\star=0$, and a root beyond zero is half-stable. Infinite width comes

@@ -45,7 +45,7 @@ class HalfStable:
 
 
 def half_stable(sigma: Activation, K_star: float, C_W: float) -> HalfStable:
-    """What an activation is at its half-stable point, to 1e-9.
+    """An activation at its half-stable point, to 1e-9.
 
     Source: PDLT (5.102).
     """
@@ -143,7 +143,7 @@ def forms(
 
 
 def _amplitudes(point: HalfStable, X: float, B: float) -> dict[str, float]:
-    """Of what is driven from above; not a number where it is not."""
+    """Amplitudes of a kernel that is driven from above; not a number for any other."""
     p, C, b, m = point.p, point.C_W, point.b, point.moments
     over = {limit: 1 / (limit - p) if p < limit else np.nan for limit in (4, 5, 6)}
     F = C**2 * m["m22"] * X * over[6]

@@ -28,7 +28,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """What decides the deep forms of a kernel that falls to 0 as a power of the depth."""
+    """Numbers that decide the deep forms of a kernel that falls to 0 as a power of the depth."""
 
     s: float  # the power: $K'=K+aK^{1+s}$
     a: float  # its coefficient, negative

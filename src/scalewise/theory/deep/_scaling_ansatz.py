@@ -185,7 +185,7 @@ def normalised_exponents(exponents: Mapping[str, float]) -> dict[str, float]:
 
 @checked
 def relevance(exponent: FiniteNumber, *, tolerance: float = 1e-9) -> str:
-    r"""Whether an effect grows with depth, shrinks or stays: the language of the RG flow.
+    r"""Growth of an effect with depth, in the language of the RG flow: relevant, marginal or irrelevant.
 
     Args:
         exponent: $p$ of a normalised observable $\sim\ell^{-p}$.

@@ -198,7 +198,7 @@ def distance_forms(
 def uniform_rate_forms(
     c: Mapping[str, float], depth: int | float, *, lambda_b: float = 1.0, lambda_W: float = 1.0
 ) -> dict[str, float]:
-    r"""The same for an odd activation with the same rates in every layer: robustness is lost.
+    r"""Deep forms for an odd activation with the same rates in every layer: robustness is lost.
 
     $$\Theta_{00}=\tfrac12\lambda_bL,\qquad\frac{\delta\delta\Theta_{[2]}}{\delta^2}
       =\lambda_W\sigma_1^2+\tfrac12(-a_1)\lambda_b,\qquad\frac{\text{robustness}}{\delta^2}

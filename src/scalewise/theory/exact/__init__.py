@@ -1,4 +1,4 @@
-"""What is known exactly: linear networks, and every differential of one hidden layer."""
+"""Exact results: linear networks, and every differential of one hidden layer."""
 
 from scalewise.theory.exact._differentials import (
     mean_shallow_differential as mean_shallow_differential,

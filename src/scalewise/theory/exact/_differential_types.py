@@ -98,7 +98,7 @@ class Term:
 
 
 def terms(parents: Sequence[int]) -> tuple[Term, ...]:
-    r"""What a differential of a one-hidden-layer network is made of, without the bias of the output.
+    r"""Terms of a differential of a one-hidden-layer network, without the bias of the output.
 
     The generator splits into $\sum_jW_{ij}\sigma'(z_j)[\dots\frac d{dz_j}]$ and
     $\frac{\lambda_W}{n_1}\sum_j\sigma(z_j)\frac d{dW_{ij}}$: either raises a derivative and leaves a weight

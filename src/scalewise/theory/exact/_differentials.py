@@ -218,7 +218,7 @@ def _slope_of(jax: Any, jnp: Any, function: Any) -> Any:
 def _front(
     net: Network, term: Term, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray
 ) -> float:
-    """What stands before the sum over neurons: rates, deltas of the outputs, first-layer NTKs."""
+    """Factors before the sum over neurons: rates, deltas of the outputs, first-layer NTKs."""
     rate = net.lambda_W[1] / net.hidden_widths[0]
     value = rate ** len(term.read) * all(i[a] == i[b] for a, b in term.read)
     for a, b in term.hidden:

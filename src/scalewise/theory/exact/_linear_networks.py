@@ -31,7 +31,7 @@ MAX_LEGS = 8
 
 @checked
 def pairing_factor(n: Count, m: Index) -> float:
-    r"""What one hidden layer of width $n$ multiplies the $2m$-point correlator by, beyond $C_W^m$.
+    r"""The factor of one hidden layer of width $n$ in the $2m$-point correlator, beyond $C_W^m$.
 
     $$c_{2m}(n)=\Big(1+\frac2n\Big)\Big(1+\frac4n\Big)\cdots\Big(1+\frac{2m-2}n\Big)
       =\mathbb E\big[(\chi^2_n/n)^m\big]$$

@@ -125,7 +125,7 @@ def drawn_heads(
 
 
 def _changes(node: Attend, p: np.ndarray, Q: np.ndarray, K: np.ndarray) -> Callable[..., Any]:
-    """What tangents of queries and keys give through the logits; p are the slopes of a function of each of these.
+    """Tangents of queries and keys seen through the logits; p are the slopes of a function of each of these.
 
     A function of two inputs, by their numbers, and of C_v, T_q and T_k between them.
     """

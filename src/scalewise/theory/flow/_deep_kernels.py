@@ -88,7 +88,7 @@ def _bounded(K: Layers, diagonal: np.ndarray) -> Layers:
 
 
 def _sizes(diagonal: np.ndarray) -> np.ndarray:
-    """What correlations are counted in."""
+    """Units of correlations."""
     root = np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
     return root[..., :, None] * root[..., None, :]
 
@@ -175,7 +175,7 @@ def _at_nodes(
 
 
 def _interpolates(stretch: Stretch, nodes: tuple[np.ndarray, np.ndarray, np.ndarray]) -> bool:
-    """Whether nothing is missed that would add up over the layers."""
+    """True if nothing is missed that would add up over the layers."""
     _, slope, left = nodes
     size = _sizes(np.einsum("jaa->ja", slope).max(axis=0))
     for kind, unit in ((slope, size), (left, np.ones_like(size))):

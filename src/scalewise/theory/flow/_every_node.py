@@ -85,7 +85,7 @@ def pairs_of(program: Program, inputs: int, *, positions: bool = True) -> int:
 
 
 def is_drawn(program: Program) -> bool:
-    """Whether averages are estimated by draws: of units, or of heads that do not grow."""
+    """True if averages are estimated by draws: of units, or of heads that do not grow."""
     heads = any(isinstance(node, Attend) and not node.grows for node in program.nodes)
     return heads or bool(program.estimated)
 

@@ -47,7 +47,7 @@ class Fields(Rules):
 
     @cached_property
     def _links_until(self) -> dict[int, list[tuple[int, int]]]:
-        """The same pairs by the last node that needs them; those of channels that are drawn stay."""
+        """Linked pairs by the last node that needs them; those of channels that are drawn stay."""
         program = self.program
         until = {link: max(link) for link in program.links}
         for link in program.links:
@@ -198,5 +198,5 @@ class Fields(Rules):
         return self.mixed(weights, below[2], at)
 
     def _mask(self, node: Attend) -> np.ndarray | None:
-        """Of the keys, (input, position)."""
+        """The mask of the keys, (input, position)."""
         return self.fixed[node.of[3]].reshape(len(self.x), -1) if len(node.of) > 3 else None

@@ -176,7 +176,7 @@ def refuse_jumps(net: Network, *, ntk: bool) -> None:
 
 
 def _interpolates(net: Network, x: np.ndarray) -> bool:
-    """Whether inputs are few and layers many, so that most layers are interpolated."""
+    """True if inputs are few and layers many, so that most layers are interpolated."""
     deep = len(x) <= MOST_INPUTS and net.depth > EARLIEST + SHORTEST
     return deep and net.is_plain and net.activation.is_continuous
 
@@ -189,7 +189,7 @@ def _deep_flow(
     *,
     ntk: bool,
 ) -> KernelFlow:
-    """The same of few inputs through many layers."""
+    """The flow of few inputs through many layers."""
     gram = x @ x.T / net.input_dim
     K, Theta = (b[0] + W[0] * gram for b, W in ((net.C_b, net.C_W), (net.lambda_b, net.lambda_W)))
     table = line_table(net.activation, VERTEX)

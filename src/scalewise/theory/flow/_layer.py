@@ -1,4 +1,4 @@
-r"""What the recursions ask of one layer: Gaussian expectations over all inputs, each computed once.
+r"""Gaussian expectations of one layer over all inputs, each computed once.
 
 Tensors stand on samples in the printed order of their indices, with an axis of estimates in front: one,
 or the scrambles of a sample. The operators below hand a tensor of layer $\ell$ on to layer $\ell+1$; none
@@ -82,7 +82,7 @@ class Expectations(abc.ABC):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Of the inputs."""
+        """Pairs of the inputs."""
         return Pairs.of(len(self.K))
 
     def on_pairs(
@@ -155,7 +155,7 @@ class Layer(Evaluated):
         self._families: dict[Family, Parts] = {}
 
     def of_moment(self, p: int, q: int) -> Parts:
-        """Of this kernel, made with those of its order."""
+        """A moment at this kernel, made with those of its order."""
         if (p, q) not in self._moments:
             if self.sigma.parity and (p + q) % 2:
                 none = np.zeros_like(self.K)
@@ -169,7 +169,7 @@ class Layer(Evaluated):
         return self._source
 
     def of_family(self, family: Family) -> Parts:
-        """Of this kernel, made with those that share its work."""
+        """A family at this kernel, made with those that share its work."""
         if family not in self._families:
             together = next((group for group in _FAMILIES if family in group), (family,))
             rule = self._rule(points=self._points, scrambles=SCRAMBLES)
@@ -190,7 +190,7 @@ class Layer(Evaluated):
 
     @property
     def _points(self) -> int:
-        """Of each scramble for a family."""
+        """Points of each scramble for a family."""
         if not self.alike:
             return POINTS
         affordable = 1 << int(np.log2(_WORK / self.pairs.first.size**2))
@@ -234,7 +234,7 @@ class Between(Layer):
         self._first, self._second = (np.searchsorted(some, own) for own in (first, second))
 
     def of_moment(self, p: int, q: int) -> Parts:
-        """Of all labels."""
+        """Moments of all labels."""
         (part,) = self._whole.of_moment(p, q).values()
         at = np.ix_(self._some, self._some)
         return {"M": Part(part.value[:, *at], part.error[at])}

@@ -96,7 +96,7 @@ def linked(
 
 
 def _mapped(rules: Rules, one: int, other: int, below: Pair | None, at: Places) -> Pair:
-    """The same activation of two fields: its map on the labels of both."""
+    """One activation of two fields: its map on the labels of both."""
     pair = min(one, other), max(one, other)
     node = rules.program.nodes[one]
     assert isinstance(node, Pointwise)

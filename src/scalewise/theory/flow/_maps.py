@@ -1,4 +1,4 @@
-"""What is made once of the inputs with themselves, and then acts on tiles of pairs: activations and norms."""
+"""Maps that are made once, of the inputs with themselves, and then act on tiles of pairs: activations and norms."""
 
 from __future__ import annotations
 

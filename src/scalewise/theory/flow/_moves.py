@@ -21,7 +21,7 @@ Part = tuple[slice, ...]
 
 
 class _Shift(NamedTuple):
-    """What a tap takes from equally far away along an axis.
+    """Labels that a tap takes from equally far away along an axis.
 
     Args:
         by: How far.
@@ -33,7 +33,7 @@ class _Shift(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """What one tap adds.
+    """The contribution of one tap.
 
     Args:
         to: Slices of the sum.
@@ -78,7 +78,7 @@ def add_moved(A: np.ndarray, along: Along, out: np.ndarray) -> None:
 def _moves(
     along: Along, shape: tuple[int, ...], result: tuple[int, ...], in_runs: bool
 ) -> tuple[bool, tuple[_Move, ...]]:
-    """Whether one tap leaves everything where it is, and the others."""
+    """A flag that one tap leaves everything where it is, and the other taps."""
     own, size, shift, axes = along
     found: list[_Move] = []
     starts = False
@@ -114,7 +114,7 @@ def _shifts(own: Taps, size: int, shift: int) -> list[list[_Shift]]:
 
 
 def _broken(by: int, size: int, at: int) -> list[Piece]:
-    """What stays on its side of a break, a distance away."""
+    """Labels that stay on their side of a break, a distance away."""
     ends = ((max(start, start - by), min(stop, stop - by)) for start, stop in ((0, at), (at, size)))
     return [
         Piece(slice(start, stop), slice(start + by, stop + by, 1))
@@ -150,7 +150,7 @@ def _run(moved: tuple[tuple[int, _Shift], ...], size: int, shape: tuple[int, ...
 
 
 def _others(parts: list[slice], size: int) -> list[slice]:
-    """What is between slices, and at both ends."""
+    """Gaps between slices, and at both ends."""
     starts = [0, *(part.stop for part in parts)]
     stops = [*(part.start for part in parts), size]
     return [slice(a, b) for a, b in zip(starts, stops, strict=True) if a < b]

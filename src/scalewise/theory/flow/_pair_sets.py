@@ -108,7 +108,7 @@ class Pairs:
 
     @cached_property
     def is_square(self) -> bool:
-        """Whether every input is paired with every input."""
+        """True if every input is paired with every input."""
         return not self.listed and self._begin == 0 and int(self.first.max()) + 1 == len(self.x)
 
     @property
@@ -166,12 +166,12 @@ class Pairs:
         return target[:, first[:, None], second]
 
     def cut(self, square: Float[np.ndarray, "layer input input"]) -> Float[np.ndarray, "layer ..."]:
-        """What was asked for, out of the square of all different inputs."""
+        """The pairs that were asked for, out of the square of all different inputs."""
         return square[:, self.first if self.listed else self.first[:, None], self.second]
 
 
 def turned(values: np.ndarray, pairs: int = 2) -> np.ndarray:
-    """The same pairs with the second inputs, and their positions, first.
+    """These pairs with the second inputs, and their positions, first.
 
     Args:
         values: By pair, then by position of the first and of the second.

@@ -100,7 +100,7 @@ class Passing:
                 yield numbers[here], pair.each(partial(_at_one_site, at=at))
 
     def errors(self, kept: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-        """Of K, and of Theta if it is there, at some layers; nothing where nothing is estimated."""
+        """Errors of K, and of Theta if it is there, at some layers; none where nothing is estimated."""
         found = [self.open[layer] for layer in kept] if self.open else []
         return tuple(np.array(of) for of in zip(*found, strict=True) if of[0] is not None)
 

@@ -1,4 +1,4 @@
-r"""What layers do to pairs of positions: $\sum_\tau B_\tau AB_\tau^T$ of a random layer, $BAB^T$ of a fixed one.
+r"""Maps of pairs of positions: $\sum_\tau B_\tau AB_\tau^T$ of a random layer, $BAB^T$ of a fixed one.
 
 Also which pairs of positions are needed at all: only equal ones, unless something mixes positions later.
 """

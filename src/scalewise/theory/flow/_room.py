@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     T: np.ndarray | None
 
     def each(self, change: Callable[[np.ndarray], np.ndarray]) -> Pair:
-        """The same function of both."""
+        """One function of both."""
         return Pair(change(self.C), None if self.T is None else change(self.T))
 
     def scaled(self, factor: float) -> Pair:

@@ -57,7 +57,7 @@ Links = dict[tuple[int, int], Pair | None]  # of different nodes; ``None`` where
 
 @dataclass
 class Rules:
-    """What the nodes of a network on some inputs do to the two covariances of a tile.
+    """Rules by which the nodes of a network on some inputs change the two covariances of a tile.
 
     Args:
         program: The nodes.
@@ -90,7 +90,7 @@ class Rules:
         return fixed_fields(self.program, self.x)
 
     def mean(self, node: int) -> Mean:
-        """Of a field over channels, at all labels; ``None`` for 0."""
+        """The mean of a field over channels, at all labels; ``None`` for 0."""
         if node not in self.means:
             if node in self.program.fixed:
                 self.means[node] = self.fixed[node].mean(axis=-1).ravel()
@@ -101,7 +101,7 @@ class Rules:
         return self.means[node]
 
     def known(self, node: int) -> Mean:
-        """Of an activation the variances that enter it, of a norm the means that leave it."""
+        """Variances that enter an activation, or means that leave a norm."""
         made = self.maps[node]
         return made.mean if isinstance(made, NormMap) else made.K
 
@@ -141,7 +141,7 @@ class Rules:
         return pair.each(self.copied)
 
     def copied(self, array: np.ndarray) -> np.ndarray:
-        """The same numbers in an array of their own."""
+        """A copy of the numbers in an array of their own."""
         copy = self.arrays.take(array.shape)
         copy[...] = array
         return copy

@@ -39,7 +39,7 @@ class Shifts:
 
     @classmethod
     def along(cls, program: Program, wanted: list[int], axes: int) -> Shifts | None:
-        """Of the first axes; ``None`` if the program does not allow it.
+        """Shifts along the first axes; ``None`` if the program does not allow it.
 
         Args:
             program: The nodes.
@@ -164,7 +164,7 @@ def _keeps_shifts(program: Program, here: int, axes: int) -> bool:
 
 
 def _slides(own: Taps | Matrix) -> bool:
-    """Whether it moves by one position, and has as many places as there are positions."""
+    """True if it moves by one position, and has as many places as there are positions."""
     slides = isinstance(own, Window) and own.stride == 1 and own.padding != "valid"
     return own.is_identity or slides
 

@@ -82,7 +82,7 @@ class Stretch:
     def reproduces(
         self, values: Float[np.ndarray, "layer ..."], size: Float[np.ndarray, "layer ..."]
     ) -> bool:
-        """Whether what is known at every layer of the stretch follows from its nodes, beside its size."""
+        """True if all that is known at every layer of the stretch follows from its nodes, beside its size."""
         gap = np.abs(self.between(values[self.nodes - self.first]) - values)
         return bool(np.all(gap <= _REPRODUCED * size))
 
@@ -183,7 +183,7 @@ def _longest(
 
 
 def _blended(stretch: Stretch, nodes: list[Parts]) -> _Blend | None:
-    """What the nodes say of the stretch, if they are enough of them."""
+    """The stretch as its nodes tell it, if they are enough."""
     values, errors, tails = {}, {}, {}
     for key, one in nodes[0].items():
         here = [node[key] for node in nodes]

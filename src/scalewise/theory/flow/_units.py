@@ -176,7 +176,7 @@ class Units:
         return self.values[here].mean(axis=-1).ravel()
 
     def _seen(self, T: np.ndarray, sites: Sites, its: Sites) -> np.ndarray:
-        """Of a random layer what is seen at the places of a node."""
+        """Fields of a random layer that are seen at the places of a node."""
         at = [self._labels(of, size) for of, size in zip((sites, its), T.shape, strict=True)]
         return T[np.ix_(*(np.maximum(a, 0) for a in at))]
 
@@ -355,7 +355,7 @@ def _moved(
     sizes: Sequence[int],
     share: Callable[[int], np.ndarray],
 ) -> Slopes:
-    """Of what each tap sees its share."""
+    """The share of each tap in what it sees."""
     positions, weights = seen_by_taps(along, sizes)
     places = [own.length(size) for own, size in zip(along, sizes, strict=True)]
     parts = []

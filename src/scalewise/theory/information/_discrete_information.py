@@ -122,7 +122,7 @@ def mutual_information(p: Numbers) -> float:
 
 @checked
 def tripartite_information(p: Numbers) -> float:
-    r"""What two variables tell of a third twice over.
+    r"""Information on a third variable that two others have in common.
 
     $$\mathcal I_3=\mathcal S_x+\mathcal S_y+\mathcal S_z-\mathcal S_{xy}-\mathcal S_{yz}
       -\mathcal S_{zx}+\mathcal S_{xyz}$$

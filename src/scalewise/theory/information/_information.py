@@ -117,7 +117,7 @@ def two_input_mutual_information(ratio: Positive) -> float:
 
 @checked
 def entropy_correction(neurons: Index, x: NotNegative) -> tuple[float, float]:
-    r"""What finite width takes from the entropy of $m$ neurons, at two orders.
+    r"""The loss of entropy of $m$ neurons by finite width, at two orders.
 
     $$-\frac{m^2+2m}{16}x^2,\qquad+\frac{m^3+10m^2+16m}{48}x^3,\qquad x=\frac V{n_{\ell-1}G^2}$$
 

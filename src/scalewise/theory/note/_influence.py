@@ -341,7 +341,7 @@ def ntk_in_ntk_parametrisation(net: Plain, x: Numbers) -> Pairs:
 
 @checked
 def ntk_in_standard_parametrisation(net: Plain, x: Numbers) -> Pairs:
-    r"""The same sum with $\mathbb E[\phi\phi]+1$ for $\Sigma^{k-1}$: plain weights and biases.
+    r"""The NTK of plain weights and biases: $\mathbb E[\phi\phi]+1$ in place of $\Sigma^{k-1}$.
 
     The learning rate is 1/fan-in for weights and 1 for biases: PDLT's $\lambda_W=\lambda_b=1$.
 

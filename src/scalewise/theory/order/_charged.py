@@ -120,7 +120,7 @@ class Charged:
             self.means[here] = self._mean(here, node)
 
     def metric(self, node: int) -> Any:
-        """Of a field at one site with its tangent."""
+        """The metric of a field at one site with its tangent."""
         if self.made.program.averages_out(((node, 1.0),)):
             return self.laws[node]
         return self.second(node, node)
@@ -135,7 +135,7 @@ class Charged:
         return found + (x * self.made.shares(one)) @ self._mean_of(other).T
 
     def square(self, one: int, other: int) -> Any:
-        """Of two tangents what comes of their means, to second order."""
+        """The product of two tangents that comes of their means, to second order."""
         x, y = self._mean_of(one), self._mean_of(other)
         mine, its = self._flat(self.mine, one), self._flat(self.mine, other)
         found = (x * self.made.shares(one)) @ y.T
@@ -151,7 +151,7 @@ class Charged:
         return found
 
     def change(self) -> Letters:
-        """Of the NTK, to second order."""
+        """The change of the NTK, to second order."""
         return Letters(self.made, own=self.square, explained=self.explained(), moving=False)
 
     def _flat(self, tangents: Tangents, node: int) -> Any:

@@ -34,7 +34,7 @@ Fields = Mapping[int, Any]
 
 @partial(jax.jit, static_argnames=("program", "ends"))
 def shift_of_laws(fixed: Fields, paths: Fields, *, program: Program, ends: tuple[int, ...]) -> Any:
-    r"""What laws of weights add to metrics, the pairs $a\le b$ of each layer one after the other.
+    r"""The contribution of laws of weights to metrics, the pairs $a\le b$ of each layer one after the other.
 
     Args:
         fixed: Fields without weights.
@@ -104,7 +104,7 @@ def _some(made: Particles, below: int) -> tuple[Any, Any]:
 
 
 def _taps(made: Particles, here: int) -> Any:
-    """What a random layer reads, (label, tap, channel)."""
+    """Numbers that a random layer reads, (label, tap, channel)."""
     node = made.program.nodes[here]
     assert isinstance(node, Draw)
     (below,) = node.of

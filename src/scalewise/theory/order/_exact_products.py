@@ -40,7 +40,7 @@ class Sight:
 
 
 def sight(hop: Hop) -> Sight | None:
-    """What the labels of a layer see; ``None`` if it is too much."""
+    """Labels that those of a layer see; ``None`` if there are too many."""
     maps = hop.taps.maps
     union = sparse.csr_array(sum((abs(one) for one in maps[1:]), abs(maps[0])))
     counts = np.diff(union.indptr)
@@ -124,7 +124,7 @@ class Exact:
         )
 
     def products(self, at: Scene) -> Products:
-        """Of all pairs of labels of a scene."""
+        """Products of all pairs of labels of a scene."""
         made = self.known.layout.draw_size(self.maker.draw)
         second = np.arange(at.first * made, (at.last + 1) * made)
         rows = [self._row(at, s, second) for s in range(at.a * made, (at.a + 1) * made)]
@@ -133,7 +133,7 @@ class Exact:
         return Products((aa[:, 0], bb[0], ab), K, Theta or None, X or None)
 
     def _row(self, at: Scene, s: int, second: np.ndarray) -> list[np.ndarray]:
-        """Of one label with all second ones, in the order of `Products`."""
+        """Products of one label with all second ones, in the order of `Products`."""
         rates, first = self.maker.node.own, np.full_like(second, s)
         places = np.concatenate([self.seen.at[first], self.seen.at[second]], axis=1)
         K = self.K[places[:, :, None], places[:, None]]
@@ -162,7 +162,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class _Form:
-    """What pairs of labels are made of, at the labels that they see.
+    """Forms that pairs of labels are made of, at the labels that they see.
 
     Args:
         W: Factors of the taps.
@@ -180,7 +180,7 @@ class _Form:
     def of(
         at: Scene, maker: Hop, seen: Sight, first: np.ndarray, second: np.ndarray, *, paired: bool
     ) -> _Form:
-        """Of pairs; if they are paired with themselves both stand on the same labels."""
+        """Forms of pairs; if they are paired with themselves both stand on the same labels."""
         size = len(maker.at)
         u, v = seen.at[first] - at.a * size, seen.at[second] - at.first * size
         W = np.einsum("tpu,tpv->puv", seen.taps[:, first], seen.taps[:, second])
@@ -207,7 +207,7 @@ class _Form:
         return Quadratic(Q, np.concatenate(slopes, axis=1))
 
     def alone(self, p: int) -> Quadratic:
-        """The same of a label with itself."""
+        """Products of a label with itself."""
         W, M = self._weights(p), self.M
         Q = W * M[1 + p, 1 + p] + _diagonal((W * M[2 + p, p]).sum(axis=2))
         slopes = 2 * (W * M[1 + p, p]).sum(axis=2)
@@ -228,7 +228,7 @@ class _Form:
         return Quadratic(Q, linear if self.bent else np.zeros_like(linear))
 
     def alone_mixed(self) -> Quadratic:
-        """The same of a label with itself."""
+        """Products of a label with itself."""
         W, M = self.W, self.M
         Q = W * M[1, 1] + _diagonal((W * M[0, 2]).sum(axis=1))
         slopes = (W * M[0, 1]).sum(axis=1)

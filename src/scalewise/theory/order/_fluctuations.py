@@ -187,7 +187,7 @@ class OrderOne:
         return self._fourths[j, pair]
 
     def _past(self, reader: Reader, part: Pair) -> Shift:
-        """What a channel does to itself."""
+        """Products of a channel with its own past."""
         rows = np.arange(len(reader.sites(part)[0]))
         total: np.ndarray = np.zeros((len(rows), 1))
         kept: dict[Monomial, Heard] = {}

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import sparse
 
 from scalewise.theory.order._layout import Spreading, Strip
 
@@ -26,7 +25,7 @@ OwnMoments = Callable[[int, tuple[int, int]], np.ndarray]  # of one input with i
 
 @dataclass(frozen=True)
 class Own(ABC):
-    """Of each read-out the parts of its first and of its second input alone.
+    """Parts of the first and of the second input alone, of each read-out.
 
     Args:
         first: By read-out.
@@ -50,12 +49,6 @@ class Own(ABC):
     def times(self, factor: float) -> Own:
         """A multiple."""
         return type(self)(factor * self.first, factor * self.second)
-
-    def on_labels(self, first: np.ndarray, second: np.ndarray, inputs: int) -> sparse.csr_array:
-        """(read-out, label, or pair of labels of one input)."""
-        sides = ((self.first, first), (self.second, second))
-        one, other = (on_labels(part.reshape(len(part), -1), at, inputs) for part, at in sides)
-        return sparse.csr_array(one + other)
 
     @abstractmethod
     def with_diagonals(self, first: Diagonal, second: Diagonal) -> Own:
@@ -114,11 +107,11 @@ class Diagonals(Own):
         return found
 
     def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
-        return (left * right) @ self.first.T
+        return (left * right) @ self.first.T.astype(left.dtype, copy=False)
 
     def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         both = (left * right).reshape(len(left), *self.second.shape)
-        return np.einsum("mbp,bp->mb", both, self.second)
+        return on_second_labels(both, self.second)
 
 
 class Squares(Own):
@@ -160,12 +153,12 @@ class Squares(Own):
         return found
 
     def on_first(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
-        moved = np.tensordot(left, self.first, (1, 1))
+        moved = np.tensordot(left, self.first.astype(left.dtype, copy=False), (1, 1))
         return np.einsum("mbp,mp->mb", moved, right)
 
     def on_second(self, left: Rows, right: Rows) -> Float[np.ndarray, "_unit _other"]:
         apart = (len(left), *self.second.shape[:2])
-        moved = left.reshape(apart).swapaxes(0, 1) @ self.second
+        moved = left.reshape(apart).swapaxes(0, 1) @ self.second.astype(left.dtype, copy=False)
         return np.einsum("bmp,mbp->mb", moved, right.reshape(apart))
 
 
@@ -204,14 +197,12 @@ class Form:
         return Form(across.reshape(size, -1), self.own.placed(at, size))
 
 
-def on_labels(
-    values: Float[np.ndarray, "_row _own"], at: Int[np.ndarray, " _row"], inputs: int
-) -> sparse.csr_array:
-    """Rows that stand on the labels of one input each, among those of all."""
-    rows, size = values.shape
-    columns = (at[:, None] * size + np.arange(size)).ravel()
-    starts = np.arange(rows + 1) * size
-    return sparse.csr_array((values.ravel(), columns, starts), shape=(rows, inputs * size))
+def on_second_labels(
+    values: Float[np.ndarray, "_unit _other _label"], slopes: Diagonal
+) -> Float[np.ndarray, "_unit _other"]:
+    """Linear forms of the labels of each second input."""
+    slopes = slopes.astype(values.dtype, copy=False)
+    return (values.swapaxes(0, 1) @ slopes[:, :, None])[:, :, 0].T
 
 
 def summed(values: Strip) -> tuple[Diagonal, Diagonal]:

@@ -1,4 +1,4 @@
-"""What single units are given: paths of random layers, and tangents of these.
+"""Paths of random layers that single units are given, and tangents of these.
 
 Units are scrambled Sobol points with both signs. Of few tangents the columns of a root of their covariance are
 taken in turn, whose products add up to averages without noise; of many some are drawn for each path.
@@ -85,7 +85,7 @@ def _by_layer(whole: np.ndarray, sizes: list[tuple[int, int]]) -> list[np.ndarra
 def start(
     fixed: Mapping[int, Any], g: Mapping[int, Any], *, program: Program, ends: tuple[int, ...], letters: bool
 ) -> tuple[dict[int, Any], dict[int, Any]]:  # fmt: skip
-    """What random layers give at equal weights; and by weights covariances of tangents over all their labels.
+    """Random layers at equal weights; and by weights covariances of tangents over all their labels.
 
     Args:
         fixed: Fields without weights.

@@ -174,7 +174,7 @@ _CHARGED = {"za": _of_one, "ab": _of_two}
 def _alone(
     made: Particles, mine: Any, averages: Sequence[str], entries: Any, ends: tuple[int, ...], *, exact: bool
 ) -> Rows:  # fmt: skip
-    """Of layers that neurons remember their own products, scaled like influences."""
+    """Own products of layers that neurons remember, scaled like influences."""
     symmetric, ordered = entries
     found: Rows = {name: {} for name in averages}
     for end in ends:
@@ -246,7 +246,7 @@ class Gathered:
         self.alone: dict[str, dict[int, np.ndarray]] = {}
 
     def add(self, own: Block, found: tuple[Rows, Rows]) -> None:
-        """What a block has."""
+        """Add the units of a block."""
         rows, alone = found
         for name, values in rows.items():
             at = self._places(own, name)

@@ -39,14 +39,14 @@ class Spreading:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether nothing is changed."""
+        """True if nothing is changed."""
         (rows, columns), one = shape_of(self.maps[0]), self.maps[0]
         square = len(self.maps) == 1 and rows == columns == one.nnz
         return square and np.array_equal(one.diagonal(), np.ones(rows))
 
     @cached_property
     def is_thin(self) -> bool:
-        """Whether no label sees two others at once, so that what is diagonal stays so."""
+        """True if no label sees two others at once, so that what is diagonal stays so."""
         return all(np.diff(one.indptr).max(initial=0) <= 1 for one in self.maps)
 
     @cached_property
@@ -153,7 +153,7 @@ class Layout:
 
     @property
     def is_thin(self) -> bool:
-        """Whether no layer sees several labels at once but the last ones, below which no part is diagonal yet."""
+        """True if no layer sees several labels at once but the last ones, below which no part is diagonal yet."""
         read = set[int]().union(*(hop.lifts for hop in self.hops))
         seen = [hop.taps for hop in self.hops if hop.draw in read]
         seen += [lift for hop in self.hops for lift in hop.lifts.values()]

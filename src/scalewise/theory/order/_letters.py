@@ -61,7 +61,7 @@ class Letters:
         self.laws: dict[tuple[int, int], Any] = {}
 
     def ntk(self, node: int) -> Any:
-        """Of a field at one site."""
+        """The NTK of a field at one site."""
         if self.made.program.averages_out(((node, 1.0),)):
             return self.law(node, node)
         found = self.of(node, node)
@@ -77,13 +77,13 @@ class Letters:
         return found
 
     def law(self, one: int, other: int) -> Any:
-        """Of two random layers of the same weights."""
+        """Covariances of tangents of two random layers of the same weights."""
         if (one, other) not in self.laws:
             self.laws[one, other] = self._law(one, other)
         return self.laws[one, other]
 
     def of(self, one: int, other: int) -> Any:
-        """Of two fields."""
+        """Covariances of tangents of two fields."""
         if (one, other) not in self.found:
             self.found[one, other] = self._of(one, other)
         return self.found[one, other]
@@ -122,7 +122,7 @@ class Letters:
         return self._by_units(one, other)
 
     def _given(self, one: int, other: int) -> Any:
-        """Of two random layers, what fields do not explain of it."""
+        """Covariances of two random layers that fields do not explain."""
         weights = self.made.program.weights_of(one)
         if weights not in self.explained:
             return self.law(one, other)
@@ -171,7 +171,7 @@ class Letters:
         return found
 
     def _labels(self, sites: Sites, node: int) -> np.ndarray:
-        """Of a given tangent those that are followed; any where none is."""
+        """Labels of a given tangent that are followed; any where none is."""
         size = self.made.labels(node) // self.made.inputs
         own = np.maximum(np.asarray(sites), 0)
         return (np.arange(self.made.inputs)[:, None] * size + own).ravel()
@@ -184,6 +184,6 @@ def _spread(J: Any, made: Particles, node: int) -> Any:
 
 
 def _is_linear(node: object) -> bool:
-    """Whether labels are combined, with factors that all units share."""
+    """True if labels are combined, with factors that all units share."""
     linear = isinstance(node, Sum | Spread | Norm | Weigh | Mix | Stack)
     return linear or (isinstance(node, Attend) and node.grows)

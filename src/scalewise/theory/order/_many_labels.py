@@ -11,19 +11,17 @@ Source: derived; first order of von Mises' expansion, with the adjoints of a cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.gaussian import at_least_usual
 from scalewise.networks import Network
-from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Layout, layout
 from scalewise.theory.order._of_pairs import OfPairs
 from scalewise.theory.order._reverse import Reading, Slope, readings
-from scalewise.theory.order._second_chaos import Forms, ordered, pairs, symmetric
+from scalewise.theory.order._second_chaos import Chaos, Forms, by_input
 from scalewise.theory.order._strips import Kernels, kernels
 from scalewise.theory.order._units import (
     SCRAMBLES,
@@ -31,6 +29,7 @@ from scalewise.theory.order._units import (
     Units,
     add,
     each_scramble,
+    few_columns,
     take_off,
     units,
 )
@@ -41,14 +40,18 @@ KNOWN = ("V", "D", "A", "B", "F")
 _SIDES = {"V": (0, 0), "D": (0, 1), "A": (1, 1)}  # the metric, and the NTK
 _WORK = 1 << 30  # labels of two inputs times units
 _FEWEST, _MOST = 1 << 10, 1 << 14  # units
-_ROUNDED = 1e-8  # of a tensor
-_TOGETHER = 512  # read-outs, with all others
+_DOUBLE = (
+    1 << 11
+)  # labels, above which numbers are single: half the memory and time, and draws tell fewer digits
+_ROUNDED, _ROUNDED_SINGLE = 1e-8, 1e-6  # of a tensor
+_TOGETHER = 1 << 8  # pairs of inputs, with those of one later input
+_PIECE = 1 << 20  # numbers of a tensor
 _SMALL = 1 << 23  # numbers of an array with four inputs, above which it is not made
 
 
 @dataclass
 class _Population:
-    """What all read-outs of one layer make of one population."""
+    """Forms of all read-outs of one layer in one population, and what is left of them."""
 
     units: Units
     rests: Rests
@@ -76,10 +79,12 @@ def many_labels(
     ends = [program.layers[layer - 1] for layer in layers]
     own = layout(program, x, ends)
     ntk, tangents = bool({"A", "D"} & set(letters)), bool({"B", "F"} & set(letters))
-    known = kernels(own, ntk=ntk or tangents)
+    labels = own.inputs * max(map(own.size, own.lifts), default=0)
+    dtype = np.float32 if labels > _DOUBLE else np.float64
+    known = kernels(own, ntk=ntk or tangents, tangents=dtype)
     values, errors = (
         {letter: OfPairs(letter, len(layers), len(x), kind) for letter in letters}
-        for kind in (np.float64, np.float32)
+        for kind in (dtype, np.float32)
     )
     drawn = {
         root: units(
@@ -88,27 +93,23 @@ def many_labels(
             each_scramble(own.inputs * own.size(root), _WORK, _FEWEST, _MOST),
             ntk=ntk,
             tangents=tangents,
+            dtype=dtype,
         )
         for root in own.lifts
     }
     for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
         if end not in own.course.first:
             parts = _populations(known, end, drawn, ntk=ntk, tangents=tangents)
-            rests = {root: part.rests for root, part in parts.items()}
-            shares = {
-                root: net.widths[layer - 1] / own.course.populations[root].n for root in rests
-            }
-            exact: dict[str, np.ndarray] = {}
-            for (
-                root,
-                share,
-            ) in shares.items():  # forms, which are large, go as soon as they are read
-                for letter, part in _exact(letters, known, root, parts.pop(root)):
-                    part *= share
-                    exact[letter] = exact[letter] + part if letter in exact else part
+            if end == ends[-1]:
+                drawn = {}
+            rests: dict[int, tuple[float, Rests]] = {}
+            for root in tuple(parts):  # forms, which are large, go as soon as they are read
+                part = parts.pop(root)
+                share = net.widths[layer - 1] / own.course.populations[root].n
+                rests[root] = share, part.rests
+                _chaos(known, root, part, share, theta=tangents).add_to(values, place)
             for letter in letters:
-                stored = values[letter], errors[letter]
-                _fill(letter, place, stored, exact.pop(letter), (shares, rests))
+                _fill(letter, place, (values[letter], errors[letter]), list(rests.values()))
         if progress is not None:
             progress(place + 1, len(layers))
     return {letter: (_small(values[letter]), _small(errors[letter])) for letter in letters}
@@ -141,17 +142,17 @@ def _populations(
 def _nothing(own: Layout, root: int, units: Units, *, ntk: bool, tangents: bool) -> _Population:
     linear = not own.course.populations[root].sigma.parity
     some = {"thin": own.is_thin, "linear": linear}
-    size, inputs = own.size(root), own.inputs
+    size, inputs, dtype = own.size(root), own.inputs, units.z.dtype.type
     return _Population(
         units,
-        Rests.empty(len(units.z), inputs, ntk=ntk, tangents=tangents),
-        Forms.empty(inputs, size, **some),
-        Forms.empty(inputs, size, **some) if ntk else None,
+        Rests.empty(len(units.z), inputs, ntk=ntk, tangents=tangents, dtype=dtype),
+        Forms.empty(inputs, size, dtype=dtype, **some),
+        Forms.empty(inputs, size, dtype=dtype, **some) if ntk else None,
     )
 
 
 def _settle(own: Layout, at: _Population, root: int, some: list[Reading], a: int) -> None:
-    """What is known exactly of the read-outs of an input, over all layers that read a population."""
+    """Take what is known exactly of the read-outs of an input, over all layers that read a population."""
     size = own.size(root)
     metric = _sum([r.metric_below.placed(r.hop.at, size) for r in some])
     ntk = None
@@ -185,66 +186,75 @@ def _sum_linear(parts: list[tuple[np.ndarray, Slope | None]], size: int) -> Slop
     return first, second
 
 
+def _chaos(known: Kernels, root: int, part: _Population, share: float, *, theta: bool) -> Chaos:
+    """Exact covariances of one population."""
+    lifts, kinds = known.layout.lifts[root], [part.metric]
+    if part.ntk is not None:
+        kinds.append(part.ntk)
+    inputs, dtype = part.metric.inputs, part.metric.across.dtype.type
+    covariances = (known.K, known.Theta) if theta else (known.K,)
+    wholes = [known.whole(of, lifts) for of in covariances]
+    columns = [by_input(whole, inputs, dtype) for whole in wholes]
+    few = [few_columns(whole, part.metric.size - 1) for whole in wholes]
+    roots = tuple(root.astype(dtype) for root in few if root is not None)
+    return Chaos(tuple(kinds), tuple(columns), share, roots if len(roots) == len(few) else ())
+
+
 def _fill(
-    letter: str,
-    place: int,
-    stored: tuple[OfPairs, OfPairs],
-    exact: np.ndarray,
-    sampled: tuple[dict[int, float], dict[int, Rests]],
+    letter: str, place: int, stored: tuple[OfPairs, OfPairs], rests: list[tuple[float, Rests]]
 ) -> None:
-    """A tensor of one layer and its standard error: what is known exactly, and what units tell beyond."""
-    shares, rests = sampled
-    rows = {root: _rows(letter, rest) for root, rest in rests.items()}
-    for start in range(0, len(exact), _TOGETHER):
-        some, on, sums = slice(start, start + _TOGETHER), stored[0].first(start), Scrambled()
-        for scramble in range(SCRAMBLES):
-            total = 0.0
-            for root, share in shares.items():
-                total = total + share * _product(*rows[root], scramble, (some, slice(on, None)))
-            sums.add(np.asarray(total))
-        mean, spread = sums.result()
-        value = exact[some, on:] + mean
-        error = at_least_usual(value, np.hypot(spread, _ROUNDED * np.abs(value)))
-        for target, block in zip(stored, (value, error), strict=True):
-            target.put(place, start, block)
+    """Add to a tensor of one layer, known exactly so far, what units tell beyond, and find its standard error."""
+    values, errors = stored
+    for kind in range(2 if letter in "DF" else 1):
+        over = values.ordered and kind == 1
+        sides = [_sides(letter, kind, share, rest, values) for share, rest in rests]
+        for b in range(values.shape[1]):
+            first, until = values.until(b - 1), values.until(b)
+            rows = slice(first + b + 1, until) if over else slice(first, first + b + 1)
+            value, error = (of.rows(place, b, kind) for of in stored)
+            for start in range(0, until, _TOGETHER):
+                some = slice(start, min(start + _TOGETHER, until))
+                several = sum(
+                    (left[:, rows] @ right[:, :, some] for left, right in sides[1:]),
+                    sides[0][0][:, rows] @ sides[0][1][:, :, some],
+                )
+                mean = several.mean(axis=0)
+                several -= mean
+                value[:, some] += mean
+                error[:, some] = np.einsum("sij,sij->ij", several, several)
+    _settle_errors(values, errors, place)
 
 
-def _exact(
-    letters: Collection[str], known: Kernels, root: int, part: _Population
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Exact covariances of one population, by letter, (pair of inputs, pair of inputs)."""
-    lifts = known.layout.lifts[root]
-    K = known.whole(known.K, lifts)
-    kinds = [part.metric, *([] if part.ntk is None else [part.ntk])]
-    if _SIDES.keys() & set(letters):
-        found = symmetric(kinds, K)
-        yield from ((letter, found.pop(_SIDES[letter])) for letter in _SIDES if letter in letters)
-    for letter in {"F", "B"} & set(letters):
-        Theta = known.whole(known.Theta, lifts)
-        left, own = (K, True) if letter == "F" else (Theta, False)
-        yield letter, ordered(part.metric, left, Theta, own=own)
+def _sides(
+    letter: str, kind: int, share: float, rests: Rests, of: OfPairs
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rests of pairs that are rows, (scramble, pair, unit), and of all pairs, (scramble, unit, pair)."""
+    several = {"F": rests.mixed, "B": rests.tangents}
+    found = [several[letter]] * 2 if letter in several else []
+    for side in _SIDES.get(letter, ())[:: -1 if kind else 1]:
+        found.append((rests.metric, rests.ntk)[side])
+    one, other = (_by_scramble(values, of, centred=letter in _SIDES) for values in found)
+    return one.swapaxes(1, 2) * one.dtype.type(share / one.shape[1]), other
 
 
-def _rows(letter: str, rests: Rests) -> tuple[np.ndarray, np.ndarray]:
-    """(scramble, unit, read-out), centred and scaled."""
-    if letter not in _SIDES:
-        values = rests.mixed if letter == "F" else rests.tangents
-        assert values is not None
-        found = values.reshape(SCRAMBLES, len(values) // SCRAMBLES, -1)
-        return found, found
-    both = []
-    for side in _SIDES[letter]:
-        values = (rests.metric, rests.ntk)[side]
-        assert values is not None
-        values = values[:, *pairs(values.shape[1])]
-        values = (values - values.mean(axis=0)) * np.sqrt(len(values) / (len(values) - 1))
-        both.append(values.reshape(SCRAMBLES, len(values) // SCRAMBLES, -1))
-    return both[0], both[1]
+def _by_scramble(values: np.ndarray | None, of: OfPairs, *, centred: bool) -> np.ndarray:
+    assert values is not None
+    found = values[:, of.first, of.second]
+    if centred:
+        found -= found.mean(axis=0)
+        found *= np.sqrt(len(found) / (len(found) - 1))
+    return found.reshape(SCRAMBLES, len(found) // SCRAMBLES, -1)
 
 
-def _product(
-    left: np.ndarray, right: np.ndarray, scramble: int, some: tuple[slice, slice]
-) -> np.ndarray:
-    """Of some read-outs with some others."""
-    one, other = left[scramble][:, some[0]], right[scramble][:, some[1]]
-    return one.T @ other / left.shape[1]
+def _settle_errors(values: OfPairs, errors: OfPairs, place: int) -> None:
+    """Standard errors from sums of squares; none small because draws happen to agree, nor below the rounding."""
+    value, error = values.stored[place], errors.stored[place]
+    error /= SCRAMBLES * (SCRAMBLES - 1)
+    rounded = _ROUNDED if value.dtype == np.float64 else _ROUNDED_SINGLE
+    usual, size = float(error.mean()), float(np.sqrt(np.vdot(value, value) / value.size))
+    usual = np.hypot(np.sqrt(usual), rounded * size)
+    for start in range(0, len(value), _PIECE):  # these are large
+        some = slice(start, start + _PIECE)
+        large = np.abs(value[some])
+        shares = np.maximum(1.0, large / size) if size else 1.0
+        error[some] = np.sqrt(error[some] + (rounded * large) ** 2 + (usual * shares) ** 2)

@@ -97,7 +97,7 @@ def _combined(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _moves(own: Layout, root: int) -> bool:
-    """Whether units of a population move a layer that is read."""
+    """True if units of a population move a layer that is read."""
     read = set[int]().union(*(hop.lifts for hop in own.hops))
     return any(hop.root == root and hop.draw in read for hop in own.hops)
 
@@ -146,7 +146,7 @@ class Units:
 
     @property
     def _passes(self) -> tuple[bool, ...]:
-        """Of what is left by exact products, and of all."""
+        """Passes over what exact products leave, and over all."""
         own, every = self.known.layout, moved_by(self.known, self.root)
         past = any(hop.root == self.root for hop in own.hops if hop.draw in every)
         rest, whole = bool(self.exact), past or bool(every - self.exact.keys())
@@ -156,7 +156,7 @@ class Units:
         return Scene.of(self.known, a, last, self.orders, ntk=self.drawn.y is not None)
 
     def strip(self, a: int) -> list[Sums]:
-        """Of each scramble, averages over units for an input and all later ones."""
+        """Averages over units for an input and all later ones, of each scramble."""
         last = self.known.layout.inputs - 1
         whole = self._scene(a, last)
         labels = max(len(hop.at) for hop in self.known.layout.hops)
@@ -191,7 +191,7 @@ class Units:
         return {draw: _joined(some) for draw, some in parts.items()}
 
     def _summed(self, at: Scene) -> list[Sums]:
-        """Of each scramble."""
+        """Sums of each scramble."""
         found, count = [Sums() for _ in range(SCRAMBLES)], self.drawn.z.shape[1]
         share = SCRAMBLES / count
         hops = {hop.draw: hop for hop in self.known.layout.hops}

@@ -41,7 +41,7 @@ Past = Float[np.ndarray, "map layer"]  # of earlier layers with later ones
 
 @dataclass
 class Chain:
-    r"""What carries tensors of single labels from layer to layer, for all layers but the last.
+    r"""Factors that carry tensors of single labels from layer to layer, for all layers but the last.
 
     Args:
         moments: Expectations, by their names in the tables.
@@ -87,7 +87,7 @@ class Chain:
         return self._found[of]
 
     def _made(self, of: Component) -> tuple[Map, Map] | None:
-        """What multiplies a component, and what is added to it."""
+        """The factor of a component, and the addition to it."""
         own, alpha = step(of), np.zeros(1)
         beta = self._sum(own.added)
         if beta is None:

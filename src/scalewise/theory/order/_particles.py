@@ -125,7 +125,7 @@ class Particles:
         return self.fields[node].reshape(self.labels(node), -1)
 
     def labels(self, node: int) -> int:
-        """Of a field."""
+        """Labels of a field."""
         return self.inputs * math.prod(self.program.positions[node])
 
     def shares(self, node: int, weights: Weights | None = None) -> Any:
@@ -145,13 +145,13 @@ class Particles:
         return (self.flat(one) * self.shares(one)) @ self.flat(other).T
 
     def metric(self, node: int) -> Any:
-        """Of a field at one site its covariance over samples: given what is below it where that is a law."""
+        """The covariance of a field of one site over samples: given what is below it where that is a law."""
         if self.program.averages_out(((node, 1.0),)):
             return self.covariances[node, node]
         return self.second(node, node)
 
     def entering(self, one: int, other: int, average: Any) -> Any:
-        """What two random layers of the same weights see of an average over labels below: the mean over taps."""
+        """An average over labels below as two random layers of the same weights see it: the mean over taps."""
         first, second = (self._seen(k) for k in (one, other))
         if first is None and second is None:
             return average

@@ -111,7 +111,7 @@ class _Joining:
         return found
 
     def together(self) -> dict[int, int]:
-        """Of each random layer its population."""
+        """The population of each random layer."""
         found = {k: self.of(k) for k in self.first}
         for one, other in self.sharing:
             pair = sorted((found[one], found[other]))

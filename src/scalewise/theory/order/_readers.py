@@ -83,7 +83,7 @@ class Reader:
 
     @property
     def flat(self) -> bool:
-        """Whether the activation has no curvature."""
+        """True if the activation has no curvature."""
         return self.expectations.sigma.is_piecewise_linear
 
     def pairs(self, pair: Pair) -> Pairs:
@@ -208,7 +208,7 @@ class Reader:
         return self.excess * self.C_W**2 / self.n * values
 
     def _mean(self, pair: Pair) -> Float[np.ndarray, " pair"]:
-        """Of two features on the pairs of labels that are read."""
+        """The mean of two features on the pairs of labels that are read."""
         terms = Counter((m.orders, m.matched) for m in features(pair, flat=self.flat))
         known = {(orders, n): float(count) for (orders, n), count in terms.items() if n is not None}
         return self.coefficient(known, pair)
@@ -305,7 +305,7 @@ def _four(E: Expectations, term: Noise, labels: list[np.ndarray], *, sided: bool
 
 
 def _kinked(E: Expectations, term: Noise, labels: list[np.ndarray]) -> OnPairs:
-    """Of a second derivative by parts what stands at kinks."""
+    """The part of a second derivative that stands at kinks."""
     a, b, c, d = labels
     assert sorted(term.orders[:2]) == [0, 2]
     assert term.orders[2:] == (0, 0)

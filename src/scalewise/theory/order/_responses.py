@@ -130,7 +130,7 @@ def _whole(letter: str, values: np.ndarray, inputs: int) -> np.ndarray:
 
 
 class _Asked:
-    """What is asked for, of one scramble.
+    """A request, of one scramble.
 
     Args:
         program: The nodes.
@@ -218,7 +218,7 @@ def _check_ends(program: Program, own: Populations, ends: tuple[int, ...]) -> No
 
 
 def _most_labels(program: Program, own: Populations) -> int:
-    """Of one input, of the channels of one unit in one layer."""
+    """The most labels of one input, of the channels of one unit in one layer."""
     sites = [math.prod(program.positions[k]) * own.inner[k] for k in own.drawn]
     return max(sites, default=1)
 

@@ -30,7 +30,7 @@ _OF_NTK = ((2, 2), (3, 1), (1, 3))
 
 @dataclass(frozen=True)
 class Reading:
-    """What read-outs make of one layer that they depend on, for one input and all later ones.
+    """Forms of read-outs in one layer that they depend on, for one input and all later ones.
 
     Args:
         hop: The layer.
@@ -55,7 +55,7 @@ class Reading:
 
 @dataclass
 class _Slopes:
-    """Of the read-outs in the covariances of one layer."""
+    """Slopes of the read-outs in the covariances of one layer."""
 
     metric: Form
     ntk: Form | None
@@ -132,7 +132,7 @@ def _read(known: Kernels, hop: Hop, at: _Slopes, a: int) -> Reading:
 
 
 def _has_linear(known: Kernels, hop: Hop) -> bool:
-    """Whether forms of a layer have a linear part that is known."""
+    """True if forms of a layer have a linear part that is known."""
     sigma = known.layout.course.populations[hop.root].sigma
     return not sigma.parity and known.is_series(hop)
 
@@ -167,7 +167,7 @@ def _slopes(
 
 
 def _own_moment(known: Kernels, hop: Hop, b: int, pq: tuple[int, int], own: Own) -> np.ndarray:
-    """Of one input with itself: at equal labels, or between all of them."""
+    """A moment of one input with itself: at equal labels, or between all of them."""
     size = len(hop.at)
     if own.first.ndim == 2:
         return known.at_equal(hop, *pq)[b * size : (b + 1) * size]

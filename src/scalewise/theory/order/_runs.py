@@ -41,7 +41,7 @@ def runs_of(
 
 
 def as_arrays(net: Network, samples: int, letters: Sequence[str]) -> bool:
-    """Whether whole arrays tell these tensors of so many samples.
+    """True if whole arrays tell these tensors of so many samples.
 
     Args:
         net: The network.

@@ -177,7 +177,7 @@ def _times(terms: Terms, factor: float, rate: str) -> Terms:
 
 
 def _twice(m: Monomial) -> Iterator[tuple[float, Monomial, Change, Change]]:
-    """What a monomial becomes for each two covariances that may change, with its factor."""
+    """Derivatives of a monomial in each two covariances that may change, with their factors."""
     for factor, left, one in derivatives(m):
         for second, last, other in derivatives(left):
             yield factor * second, last, one, other

@@ -7,26 +7,45 @@ $\langle K_{ca}g_{ab},g'_{cd}K_{db}\rangle$ no product of matrices knows four in
 tangent, or in two tangents, $T=Kg\Theta$ and $T=\Theta g\Theta$, and $T$ alone counts. Linear parts have
 $\ell^TK\ell'$.
 
+With $b$ the latest of the four inputs, all tensors are products of the same factors $Kg$, $\Theta g$, $g'K$,
+$g'\Theta$ on labels of no later inputs, which are made once, some labels at a time.
+
 Source: Isserlis' theorem.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
-from scipy import sparse
 
-from scalewise.theory.order._forms import Diagonals, Form, Own, on_labels
-from scalewise.theory.order._layout import shape_of
+from scalewise.theory.order._forms import Form
+from scalewise.theory.order._of_pairs import OfPairs
 
 Square = Float[np.ndarray, "label label"]
-Pairs = Float[np.ndarray, "pair pair"]
 ByInput = Float[np.ndarray, "_input _label _seen"]
-_ROWS = 1 << 10  # forms at a time
+Parts = Float[np.ndarray, "input input *_label"]
+Seen = Float[np.ndarray, "_first _input *_label"]
+_ROOM = 1 << 21  # numbers of a factor that are made at a time
+_TOGETHER = 8  # later inputs
+# A factor is forms, of the metric or of the NTK, between a covariance, of fields or of tangents.
+_K, _THETA = 0, 1
+Factor = tuple[int, int]
+Product = tuple[Factor, Factor]
+Alone = tuple[Factor, int]
+# Letter, kind of rows, covariance and forms, forms and covariance. In a second kind the pairs of D are of the NTK,
+# and those of F begin with their later input: then all factors are turned over.
+_ROWS = (
+    ("V", 0, (_K, 0), (0, _K)),
+    ("D", 0, (_K, 0), (1, _K)),
+    ("D", 1, (_K, 1), (0, _K)),
+    ("A", 0, (_K, 1), (1, _K)),
+    ("F", 0, (_K, 0), (0, _THETA)),
+    ("F", 1, (_THETA, 0), (0, _K)),
+    ("B", 0, (_THETA, 0), (0, _THETA)),
+)
 
 
 @dataclass
@@ -36,34 +55,33 @@ class Forms:
     Args:
         across: Parts across two inputs, (second input, label, label of the second input): block a, b is that of
             their read-out, and of b, a the same turned over.
-        own: Of each input alone, read-out by read-out.
-        linear: Likewise, of the first and of the second input; ``None`` if there is no such part.
+        own: Parts of one input alone: of the first one of two, symmetric in its labels or diagonal.
+        linear: Linear parts likewise; ``None`` if there is no such part.
     """
 
     across: ByInput
-    own: Own
-    linear: Own | None = None
+    own: Parts
+    linear: Parts | None = None
 
     @staticmethod
-    def empty(inputs: int, size: int, *, thin: bool, linear: bool) -> Forms:
-        """Of no read-outs yet."""
-        count = inputs * (inputs + 1) // 2
+    def empty(inputs: int, size: int, *, thin: bool, linear: bool, dtype: type) -> Forms:
+        """Forms of no read-outs yet."""
+        pairs, labels = (inputs, inputs), (size,) if thin else (size, size)
         return Forms(
-            np.zeros((inputs, inputs * size, size)),
-            Own.nothing(count, size, thin=thin),
-            Own.nothing(count, size, thin=True) if linear else None,
+            np.zeros((inputs, inputs * size, size), dtype),
+            np.zeros((*pairs, *labels), dtype),
+            np.zeros((*pairs, size), dtype) if linear else None,
         )
 
     def set(self, a: int, form: Form, linear: tuple[np.ndarray, np.ndarray] | None) -> None:
-        """Those of an input with itself and all later ones."""
+        """Forms of an input with itself and all later ones."""
         size, own = self.size, _at(a, self.size)
         later = form.across.reshape(size, -1, size)
         self.across[a:, own] = later.swapaxes(0, 1)
         self.across[a, a * size :] = form.across.T
-        rows = strip_of(self.inputs, a)
-        self.own.first[rows], self.own.second[rows] = form.own.first, form.own.second
+        self.own[a:, a], self.own[a, a:] = form.own.second, form.own.first
         if self.linear is not None and linear is not None:
-            self.linear.first[rows], self.linear.second[rows] = linear
+            self.linear[a:, a], self.linear[a, a:] = linear[1], linear[0]
 
     @property
     def inputs(self) -> int:
@@ -75,192 +93,258 @@ class Forms:
         """Labels of an input."""
         return self.across.shape[2]
 
-    def halves(self, left: ByInput, b: int, count: int, room: ByInput) -> ByInput:
-        """Covariances times the part across the first inputs, so many of them, and another one."""
-        for a in range(count):
-            np.matmul(left[a], self.across[b, _at(a, self.size)], out=room[a])
-        return room[:count]
 
-    def against(self, right: Square, b: int, room: ByInput) -> ByInput:
-        """Parts across all inputs and each other one up to `b`, times covariances of the latter with this."""
-        for d in range(b + 1):
-            block = right[_at(d, self.size), _at(b, self.size)]
-            np.matmul(self.across[d], np.ascontiguousarray(block), out=room[d])
-        return room[: b + 1]
-
-    def rooms(self) -> tuple[ByInput, ByInput]:
-        """For both, to be used again: the system fetches new pages slowly."""
-        return np.empty_like(self.across), np.empty_like(self.across)
-
-
-def by_input(K: Square, inputs: int) -> ByInput:
+def by_input(K: Square, inputs: int, dtype: type) -> ByInput:
     """The columns of one input after those of another, each at hand."""
-    return np.ascontiguousarray(K.reshape(len(K), inputs, -1).swapaxes(0, 1))
+    return np.array(K.reshape(len(K), inputs, -1).swapaxes(0, 1), dtype, order="C")
 
 
-def _ending_at(inputs: int, b: int) -> np.ndarray:
-    """Where the read-outs of an input with itself and all earlier ones stand among all."""
-    return np.array([strip_of(inputs, a).start + b - a for a in range(b + 1)])
-
-
-def strip_of(inputs: int, a: int) -> slice:
-    """Where the read-outs of an input with itself and all later ones stand among all."""
-    start = a * inputs - a * (a - 1) // 2
-    return slice(start, start + inputs - a)
-
-
-def pairs(inputs: int) -> tuple[np.ndarray, np.ndarray]:
-    r"""Inputs of all read-outs, $a\le b$."""
-    return np.triu_indices(inputs)
-
-
-def symmetric(kinds: Sequence[Forms], K: Square) -> dict[tuple[int, int], Pairs]:
-    """Covariances of read-outs that have no order, by their kinds: of each with itself and with all later ones.
+@dataclass
+class Chaos:
+    """Covariances of all read-outs of one layer through one population.
 
     Args:
-        kinds: The forms of each.
-        K: Covariances of the labels.
+        kinds: Forms of the metric, and of the NTK if they are wanted.
+        columns: K of all labels, input by input, and Theta if it is wanted.
+        share: A factor of all covariances.
+        roots: Of K, and of Theta, if these have fewer columns than an input has labels.
     """
-    inputs = kinds[0].inputs
-    first, second = pairs(inputs)
-    shape, numbers = (len(first), len(first)), range(len(kinds))
-    wanted = list(combinations_with_replacement(numbers, 2))
-    found = {key: np.zeros(shape) for key in wanted}
-    beside = {key: np.zeros(shape) for key in product(numbers, repeat=2)}
-    columns, rooms = by_input(K, inputs), [kind.rooms() for kind in kinds]
-    alone = [kind.own.on_labels(first, second, inputs) for kind in kinds]
-    for b in range(inputs):
-        rows = _ending_at(inputs, b)
-        until = np.concatenate([_ending_at(inputs, d) for d in range(b + 1)])
-        others = first[until], second[until]
-        both = list(zip(kinds, rooms, strict=True))
-        halves = [kind.halves(columns, b, b + 1, room[0]) for kind, room in both]
-        turned = [kind.against(K, b, room[1]) for kind, room in both]
-        for k, m in beside:
-            # A covariance is the same turned over: of the read-outs of earlier inputs nothing is made twice.
-            R = _crossed(
-                halves[k][:, : (b + 1) * kinds[k].size], turned[m][:, : (b + 1) * kinds[m].size]
+
+    kinds: tuple[Forms, ...]
+    columns: tuple[ByInput, ...]
+    share: float
+    roots: tuple[Float[np.ndarray, "label _column"], ...] = ()
+    _seen_by_roots: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
+    _squares: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def add_to(self, stored: dict[str, OfPairs], layer: int) -> None:
+        """Add covariances to tensors at one layer.
+
+        Args:
+            stored: By letter.
+            layer: Its place among those that are kept.
+        """
+        rows = [_Row(*row) for row in _ROWS if row[0] in stored]
+        alone = dict.fromkeys(row.alone for row in rows if row.alone is not None)
+        for b in range(len(self.columns[0])):
+            if b % _TOGETHER == 0:
+                several = range(b, min(b + _TOGETHER, len(self.columns[0])))
+                standing = {key: self._standing(several, key) for key in alone}
+            found, seen = (self._of_roots if self.roots else self._of)(b, rows)
+            told = {
+                key: (2 * v + standing[key][0][b], standing[key][1].get(b))
+                for key, v in seen.items()
+            }
+            for row in rows:
+                tensor = stored[row.letter]
+                self._put(tensor.rows(layer, b, row.side), tensor, found[row.product])
+                if row.alone is not None:
+                    self._add(tensor, layer, b, row, told[row.alone])
+
+    def _put(self, to: np.ndarray, tensor: OfPairs, R: np.ndarray) -> None:
+        """Parts across both inputs with each other."""
+        until = tensor.until(R.shape[1] - 1)
+        first, second = tensor.first[:until], tensor.second[:until]
+        if tensor.ordered:
+            # Of pairs that begin with b all is turned over, and b itself is among those that end in it.
+            over = len(to) < len(R)
+            to += self.share * (R[: len(to), second, first] if over else R[:, first, second])
+        else:
+            to += self.share * (R[:, first, second] + R[:, second, first])
+
+    def _add(
+        self, tensor: OfPairs, layer: int, b: int, row: _Row, parts: tuple[Seen, Seen | None]
+    ) -> None:
+        """Parts of one input alone with all others, and linear ones with each other."""
+        of, (through, linear) = self.kinds[row.told_by], parts
+        told = _told(of.own, through)
+        if linear is not None and of.linear is not None:
+            told += _told(of.linear, linear)
+        first, second = tensor.first, tensor.second
+        values = self.share * told[: b if tensor.ordered and row.side else b + 1, second, first]
+        if not tensor.ordered:
+            values += self.share * told[:, first, second]
+        tensor.add(layer, b, values, row.side)
+
+    def _of(
+        self, b: int, rows: Sequence[_Row]
+    ) -> tuple[dict[Product, np.ndarray], dict[Alone, Seen]]:
+        r"""$\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ by $a$, $c$, $d$; single inputs see $Kg_{ab}K$."""
+        inputs, size, count = self.kinds[0].inputs, self.kinds[0].size, b + 1
+        kind = self.columns[0].dtype
+        found = {row.product: np.empty((count,) * 3, kind) for row in rows}
+        shape = count, *self.kinds[0].own.shape[1:]
+        seen = {row.alone: np.empty(shape, kind) for row in rows if row.alone is not None}
+        step = max(1, _ROOM // (count * size**2))
+        for start in range(0, inputs if seen else count, step):
+            some = slice(start, min(start + step, inputs))
+            labels = slice(some.start * size, some.stop * size)
+            left = {key: self._left(key, b, labels) for key in {one for one, _ in found}}
+            for (one, other), values in seen.items():
+                values[:, some] = _seen(left[one], self.columns[other][b, labels], size, shape[2:])
+            if start < count:
+                near = slice(start, min(some.stop, count))
+                labels = slice(near.start * size, near.stop * size)
+                right = {key: self._right(key, b, labels) for key in {one for _, one in found}}
+                for (one, other), values in found.items():
+                    across = left[one][:, : labels.stop - labels.start]
+                    values[:, near] = _crossed(across, right[other])
+        return found, seen
+
+    def _of_roots(
+        self, b: int, rows: Sequence[_Row]
+    ) -> tuple[dict[Product, np.ndarray], dict[Alone, Seen]]:
+        r"""Both by roots, $K_{ca}=X_cX_a^T$: products of $X_a^Tg_{ab}X_b$ alone."""
+        count = b + 1
+        found, seen = dict[Product, np.ndarray](), dict[Alone, Seen]()
+        for row in rows:
+            (one, kind), (other_kind, other) = row.product
+            left = self._between_roots(one, kind, other)[:count, b]
+            right = self._between_roots(one, other_kind, other)[:count, :count]
+            R = left.reshape(count, -1) @ right.reshape(count**2, -1).T
+            found[row.product] = R.reshape((count,) * 3)
+            if row.alone is not None and row.alone not in seen:
+                seen[row.alone] = self._seen_of_roots(left, one, other)
+        return found, seen
+
+    def _seen_of_roots(self, left: np.ndarray, one: int, other: int) -> Seen:
+        """Forms between two roots as single inputs see them."""
+        size, own = self.kinds[0].size, self.kinds[0].own.shape[2:]
+        X, Y = self.roots[one], self.roots[other]
+        if len(own) > 1:
+            return np.concatenate([_seen(X @ h[None], Y, size, own) for h in left])
+        if (one, other) not in self._squares:
+            self._squares[one, other] = (X[:, :, None] * Y[:, None]).reshape(len(X), -1)
+        return (left.reshape(len(left), -1) @ self._squares[one, other].T).reshape(
+            len(left), -1, size
+        )
+
+    def _between_roots(
+        self, one: int, kind: int, other: int
+    ) -> Float[np.ndarray, "input input _column _column2"]:
+        """Parts across two inputs, between roots of two covariances."""
+        if (one, kind, other) not in self._seen_by_roots:
+            forms = self.kinds[kind]
+            left, right = (
+                self.roots[k].reshape(forms.inputs, forms.size, -1) for k in (one, other)
             )
-            both_ways = R[:, *others] + R[:, *others[::-1]]
-            if (k, m) in found:
-                found[k, m][rows[:, None], until] = both_ways
-            if (m, k) in found:
-                found[m, k][until[:, None], rows] = both_ways.T
-            seen = _seen(kinds[m].own, halves[k], K[_at(b, kinds[m].size)], inputs)
-            beside[k, m][rows] = 2 * (alone[m] @ seen.T).T
-    for (k, m), values in found.items():
-        values += beside[k, m] + beside[m, k].T
-        values += 2 * _of_own(kinds[k].own, (alone[k], alone[m]), K, (first, second))
-        one, other = kinds[k].linear, kinds[m].linear
-        if one is not None and other is not None:
-            left, right = (part.on_labels(first, second, inputs) for part in (one, other))
-            values += _between(left, right, K)
-    return found
+            blocks = (
+                left.swapaxes(1, 2)
+                @ forms.across[b].reshape(forms.inputs, forms.size, -1)
+                @ right[b]
+                for b in range(forms.inputs)
+            )
+            self._seen_by_roots[one, kind, other] = np.stack(list(blocks), axis=1)
+        return self._seen_by_roots[one, kind, other]
+
+    def _left(self, factor: Factor, b: int, labels: slice) -> ByInput:
+        """Covariances of some labels times parts across all inputs up to `b` and this."""
+        C, forms = self.columns[factor[0]], self.kinds[factor[1]]
+        blocks = forms.across[b, : (b + 1) * forms.size].reshape(b + 1, forms.size, -1)
+        return C[: b + 1, labels] @ blocks
+
+    def _right(self, factor: Factor, b: int, labels: slice) -> ByInput:
+        """Parts across inputs of some labels and all up to `b`, times covariances of the latter and this."""
+        forms, C = self.kinds[factor[0]], self.columns[factor[1]]
+        blocks = C[b, : (b + 1) * forms.size].reshape(b + 1, forms.size, -1)
+        return forms.across[: b + 1, labels] @ blocks
+
+    def _standing(self, several: range, key: Alone) -> tuple[dict[int, Seen], dict[int, Seen]]:
+        """Half of what parts of one input alone add to what is seen of some later inputs; of linear parts half."""
+        (one, kind), other = key
+        forms, ordered = self.kinds[kind], one != other
+        C, D, E = self.columns[one], self.columns[other], self.columns[max(one, other)]
+        of_b = not (ordered and one == _THETA)  # then the second input is an earlier one
+        alone, linear = dict[int, Seen](), dict[int, Seen]()
+        for b in several if of_b else ():
+            alone[b] = _around(C[b], D[b], forms.own[b, : b + 1])
+            if forms.linear is not None:
+                linear[b] = _through(E[b], forms.linear[b, : b + 1])
+        for a in range(several.stop) if not (ordered and of_b) else ():
+            later = range(max(a, several.start), several.stop)
+            parts = [(alone, _around(C[a], D[a], forms.own[a, later.start : later.stop]))]
+            if forms.linear is not None:
+                values = _through(E[a], forms.linear[a, later.start : later.stop])
+                parts.append((linear, values))
+            for found, values in parts:
+                for b, value in zip(later, values, strict=True):
+                    whole = found.setdefault(b, np.zeros((b + 1, *value.shape), value.dtype))
+                    whole[a] += value
+        if ordered:
+            alone = {b: 2 * values for b, values in alone.items()}
+        return alone, {b: 0.5 * values for b, values in linear.items()}
 
 
-def ordered(forms: Forms, left: Square, right: Square, *, own: bool) -> np.ndarray:
-    """Covariances of read-outs with an order, (pair of inputs, pair of inputs).
+@dataclass(frozen=True)
+class _Row:
+    """One kind of rows of one tensor.
 
     Args:
-        forms: Of the metric.
-        left: Covariances of what stands on the first input.
-        right: And on the second.
-        own: Whether there are parts of the second input alone, twice those of the metric, and linear ones.
+        letter: The tensor.
+        side: Which of its kinds of rows.
+        left: The factor of pairs that are rows.
+        right: The factor of the other pairs.
     """
-    N = forms.inputs
-    found = np.zeros((N,) * 4)
-    alone = _by_order(forms.own, N) if own else None
-    columns, rooms = by_input(left, N), forms.rooms()
-    for b in range(N):
-        halves = forms.halves(columns, b, N, rooms[0])
-        R = _crossed(halves, forms.against(right, b, rooms[1]))
-        found[:, b, :, : b + 1] += R
-        found[:, :b, :, b] += R[:, :, :b].transpose(1, 2, 0)
-        if alone is not None:
-            seen = _seen(forms.own, halves, right[_at(b, forms.size)], N)
-            beside = 2 * (alone @ seen.T).T.reshape(N, N, N)
-            found[:, b] += beside
-            found[:, :, :, b] += beside.transpose(1, 2, 0)
-    flat = found.reshape(N * N, -1)
-    if alone is None:
-        return flat
-    if forms.linear is not None:
-        linear = _by_order(forms.linear, N)
-        _between(linear, linear, right, flat)
-    if isinstance(forms.own, Diagonals):
-        _between(4 * alone, alone, left * right, flat)
-        return flat
-    for a, b in product(range(N), repeat=2):
-        blocks = _of_one(_own_of(forms.own, a, b, N), left, right, b, N)
-        flat[a * N + b] += 4 * (alone @ blocks)
-    return flat
+
+    letter: str
+    side: int
+    left: Factor
+    right: Factor
+
+    @property
+    def product(self) -> Product:
+        """Both factors."""
+        return self.left, self.right
+
+    @property
+    def alone(self) -> Alone | None:
+        """The factors that parts of one input alone see; ``None`` of two tangents, which have no such parts."""
+        return None if self.letter == "B" else (self.left, self.right[1])
+
+    @property
+    def told_by(self) -> int:
+        """The kind of forms of the other pairs."""
+        return self.right[0]
 
 
 def _at(a: int, size: int) -> slice:
     return slice(a * size, (a + 1) * size)
 
 
-def _crossed(halves: ByInput, turned: ByInput) -> Float[np.ndarray, "_first _input _input2"]:
+def _crossed(left: ByInput, right: ByInput) -> Float[np.ndarray, "_first _input _input2"]:
     r"""$\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ at one $b$, by $a$, $c$ and $d$."""
-    between = turned.shape[1] // turned.shape[2]
-    one = halves.reshape(len(halves), between, -1).swapaxes(0, 1)
-    other = turned.reshape(len(turned), between, -1).transpose(1, 2, 0)
+    between = right.shape[1] // right.shape[2]
+    one = left.reshape(len(left), between, -1).swapaxes(0, 1)
+    other = right.reshape(len(right), between, -1).transpose(1, 2, 0)
     return (one @ other).swapaxes(0, 1)
 
 
-def _seen(own: Own, halves: np.ndarray, right: np.ndarray, inputs: int) -> np.ndarray:
-    """What parts of one input alone see of products of two matrices, (first input, label)."""
-    if isinstance(own, Diagonals):
-        return np.einsum("aup,pu->au", halves, right)
-    size = len(right)
-    blocks = halves.reshape(len(halves), inputs, size, size)
-    return (blocks @ right.reshape(size, inputs, size).swapaxes(0, 1)).reshape(len(halves), -1)
+def _seen(
+    left: ByInput, right: Float[np.ndarray, "_label _own"], size: int, own: tuple[int, ...]
+) -> Seen:
+    """Products of two matrices at labels of one input each, on the diagonal or in blocks."""
+    if len(own) == 1:
+        return np.einsum("aup,up->au", left, right).reshape(len(left), -1, size)
+    blocks = left.reshape(len(left), -1, size, left.shape[2])
+    return blocks @ right.reshape(-1, size, right.shape[1]).swapaxes(1, 2)
 
 
-def _by_order(own: Own, inputs: int) -> sparse.csr_array:
-    """Parts of the second input alone of read-outs with an order, on labels."""
-    parts = [(_own_of(own, a, b, inputs), b) for a, b in product(range(inputs), repeat=2)]
-    values = np.array([part.ravel() for part, _ in parts])
-    return on_labels(values, np.array([b for _, b in parts]), inputs)
+def _around(C: np.ndarray, D: np.ndarray, own: np.ndarray) -> Seen:
+    """Parts of one input alone between covariances of it with all labels, (part, input, label of it, ...)."""
+    size = C.shape[1]
+    if own.ndim == 2:
+        return _through(C * D, own)
+    left, right = (part.reshape(-1, size, size) for part in (C, D))
+    return left @ own[:, None] @ right.swapaxes(1, 2)
 
 
-def _own_of(own: Own, a: int, b: int, inputs: int) -> np.ndarray:
-    """The part of the second input alone of a read-out with an order."""
-    low, high = min(a, b), max(a, b)
-    place = strip_of(inputs, low).start + high - low
-    return own.second[place] if a <= b else own.first[place]
+def _through(C: np.ndarray, linear: np.ndarray) -> Seen:
+    """Linear parts through covariances of their input with all labels, (part, input, label of it)."""
+    return (linear @ C.T).reshape(len(linear), -1, C.shape[1])
 
 
-def _of_one(one: np.ndarray, left: Square, right: Square, a: int, inputs: int) -> np.ndarray:
-    """What parts of one input alone see of those of another one."""
-    at, size = _at(a, len(one)), len(one)
-    L, R = (C[:, at].reshape(inputs, size, size) for C in (left, right))
-    return (L @ one @ R.swapaxes(1, 2)).ravel()
-
-
-def _of_own(
-    one: Own,
-    alone: tuple[sparse.csr_array, sparse.csr_array],
-    K: Square,
-    at: tuple[np.ndarray, np.ndarray],
-) -> Pairs:
-    """Of parts of one input alone with each other."""
-    if isinstance(one, Diagonals):
-        return _between(*alone, K * K)
-    inputs = int(at[1].max()) + 1
-    found = np.empty((len(at[0]), len(at[0])))
-    for row, (a, b) in enumerate(zip(*(side.tolist() for side in at), strict=True)):
-        blocks = _of_one(one.first[row], K, K, a, inputs)
-        found[row] = alone[1] @ (blocks + _of_one(one.second[row], K, K, b, inputs))
-    return found
-
-
-def _between(
-    one: sparse.csr_array, other: sparse.csr_array, K: Square, to: Pairs | None = None
-) -> Pairs:
-    """Linear forms of labels, each with each, added to what is given."""
-    found = np.zeros((shape_of(one)[0], shape_of(other)[0])) if to is None else to
-    for start in range(0, len(found), _ROWS):
-        rows = slice(start, start + _ROWS)
-        found[rows] += (other @ (one[rows] @ K).T).T
-    return found
+def _told(own: Parts, seen: Seen) -> Float[np.ndarray, "_first input input"]:
+    """Values of parts of one input alone, (of what is seen, that input, the other input of its read-out)."""
+    one = own.reshape(*own.shape[:2], -1)
+    other = seen.reshape(*seen.shape[:2], -1).transpose(1, 2, 0)
+    return (one @ other).transpose(2, 0, 1)

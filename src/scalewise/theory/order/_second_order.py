@@ -95,7 +95,7 @@ def _with(a: Labels, b: Labels, c: Block, other: Block) -> tuple[Square, Square,
 
 @dataclass
 class Sums:
-    """What layers answer with at second order, on average over units.
+    """Answers of layers at second order, on average over units.
 
     Args:
         K: Of averages of products of activations, by layer.
@@ -131,7 +131,7 @@ class Sums:
         units: Fresh,
         factor: float,
     ) -> None:
-        """What units do to themselves, where they have moved the law that they are drawn from."""
+        """Add the past of units themselves, where they have moved the law that they are drawn from."""
         size, (first, second) = len(hop.at), alone
         here = units.read(hop, at.known.layout.inputs)
         s, t = here.only(at.rows(size)), here.only(at.columns(size))

@@ -61,7 +61,7 @@ class UnitSlopes:
         return self.found[node]
 
     def is_given(self, node: int) -> bool:
-        """Whether a tangent is linear in those of random layers, with factors that all units share."""
+        """True if a tangent is linear in those of random layers, with factors that all units share."""
         made, fixed = self.made.program.nodes[node], self.made.program.fixed
         if isinstance(made, Draw):
             return True
@@ -130,7 +130,7 @@ def _summed(parts: Sequence[tuple[Any, Slopes]]) -> Slopes:
 def _moved(
     slopes: Slopes, along: Sequence[Taps | Matrix], sizes: Sequence[int], largest: Any = None
 ) -> Slopes:
-    """What each tap sees; where it is the largest, if only this counts."""
+    """Labels as each tap sees them; the place of the largest, if only this counts."""
     at, weights = seen_by_taps(along, sizes)
     places = [own.length(size) for own, size in zip(along, sizes, strict=True)]
     parts = []

@@ -28,7 +28,7 @@ Moments = dict[tuple[int, int], Strip]
 
 @dataclass
 class Kernels:
-    """What a network is at infinite width, on all labels.
+    """K and Theta of a network at infinite width, on all labels.
 
     Args:
         layout: Its maps.
@@ -53,7 +53,7 @@ class Kernels:
         return sum(parts[1:], parts[0])
 
     def whole(self, of: Mapping[int, Square], lifts: Mapping[int, Spreading]) -> Square:
-        """The same on all labels."""
+        """Covariances of sums of random layers, of all labels."""
         if len(lifts) == 1:
             ((j, lift),) = lifts.items()
             if lift.is_plain:
@@ -110,26 +110,27 @@ class Kernels:
         return self._own[key]
 
     def variances(self, hop: Hop) -> Float[np.ndarray, " _label"]:
-        """Of the labels that a layer reads."""
+        """Variances of the labels that a layer reads."""
         return self._tables(hop).K
 
     def is_series(self, hop: Hop) -> bool:
-        """Whether odd moments are known, too."""
+        """True if odd moments are known, too."""
         return self._tables(hop).is_series
 
 
-def kernels(own: Layout, *, ntk: bool) -> Kernels:
+def kernels(own: Layout, *, ntk: bool, tangents: type = np.float64) -> Kernels:
     """All of them, layer by layer.
 
     Args:
         own: The network.
         ntk: Whether Theta is wanted.
+        tangents: Type of the numbers of Theta that are kept.
     """
     found, fields = Kernels(own), first_fields(own, ntk=ntk)
     for draw in sorted(own.course.first):
-        _fill(found, draw, partial(first_strip, own, fields, draw))
+        _fill(found, draw, partial(first_strip, own, fields, draw), tangents)
     for hop in own.hops:
-        _fill(found, hop.draw, partial(_next, found, hop, ntk=ntk))
+        _fill(found, hop.draw, partial(_next, found, hop, ntk=ntk), tangents)
     return found
 
 
@@ -145,13 +146,20 @@ def _next(found: Kernels, hop: Hop, a: int, *, ntk: bool) -> tuple[Strip, Strip 
     return K, Theta
 
 
-def _fill(found: Kernels, draw: int, strips: Callable[[int], tuple[Strip, Strip | None]]) -> None:
+def _fill(
+    found: Kernels,
+    draw: int,
+    strips: Callable[[int], tuple[Strip, Strip | None]],
+    tangents: type,
+) -> None:
     inputs, size = found.layout.inputs, found.layout.draw_size(draw)
     for a in range(inputs):
-        for target, strip in zip((found.K, found.Theta), strips(a), strict=True):
+        targets = (found.K, np.float64), (found.Theta, tangents)
+        for (target, dtype), strip in zip(targets, strips(a), strict=True):
             if strip is not None:
-                whole = target.setdefault(draw, np.empty((inputs * size, inputs * size)))
-                _set(whole, a, size, strip)
+                if draw not in target:
+                    target[draw] = np.empty((inputs * size,) * 2, dtype)
+                _set(target[draw], a, size, strip)
 
 
 def _set(whole: Square, a: int, size: int, strip: Strip) -> None:

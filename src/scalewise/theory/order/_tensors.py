@@ -66,7 +66,7 @@ def tensors_along(
 
 
 def in_parts(course: Course, root: int, together: int | None = None) -> bool:
-    """Whether expectations of a population are made for some labels and others at a time, always by nodes.
+    """True if expectations of a population are made for some labels and others at a time, always by nodes.
 
     Args:
         course: The network.

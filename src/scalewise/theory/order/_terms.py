@@ -86,7 +86,7 @@ def features(pair: Pair, *, flat: bool) -> tuple[Monomial, ...]:
 
 @cache
 def sources(pair: Pair) -> tuple[tuple[str, Pair], ...]:
-    r"""Of which averages $\Sigma^{S,T}$ is made, each with the name of its factor, ``C_W`` or ``lambda_W``."""
+    r"""Averages that $\Sigma^{S,T}$ is made of, each with the name of its factor, ``C_W`` or ``lambda_W``."""
     S, T = pair
     without = [
         ("lambda_W", (tuple(x for x in S if x != a), tuple(x for x in T if x != a)))
@@ -98,7 +98,7 @@ def sources(pair: Pair) -> tuple[tuple[str, Pair], ...]:
 
 @cache
 def derivatives(m: Monomial) -> tuple[tuple[float, Monomial, Change], ...]:
-    """What a monomial becomes for each covariance of its variables that may change, with its factor."""
+    """Derivatives of a monomial in each covariance of its variables that may change, with their factors."""
     found = []
     for u, v in itertools.combinations_with_replacement(_variables(m), 2):
         if u == v and u[1]:
@@ -109,7 +109,7 @@ def derivatives(m: Monomial) -> tuple[tuple[float, Monomial, Change], ...]:
 
 
 def _variables(m: Monomial) -> list[Variable]:
-    """What a monomial depends on: $z$ at its sites, and its jets."""
+    """Variables of a monomial: $z$ at its sites, and its jets."""
     variables: list[tuple[Jet, int]] = [((), 0), ((), 1)]
     variables += [(jet, site) for site in (0, 1) for jet in m.jets[site]]
     return [(number, *variable) for number, variable in enumerate(variables)]
@@ -260,7 +260,7 @@ class Wanted:
 
     @property
     def has_tangents(self) -> bool:
-        """Whether any takes a derivative in the parameters."""
+        """True if any takes a derivative in the parameters."""
         pairs = (*self.shifts, *itertools.chain(*self.covariances))
         return any(jet for pair in pairs for jet in pair)
 

@@ -91,7 +91,7 @@ class UnitJets:
         return self
 
     def metric(self, node: int) -> Any:
-        """Of jets and samples of a field of one site their covariance, given what is below where that is a law."""
+        """The covariance of jets and samples of a field of one site, given what is below where that is a law."""
         if self.made.program.averages_out(((node, 1.0),)):
             return self.made.covariances[node, node]
         z = self._flat(node).reshape(-1, self.fields[node].shape[-1])
@@ -125,7 +125,7 @@ class UnitJets:
         self.fields[here] = z.reshape(self.count, made.inputs, *program.positions[here], -1)
 
     def _covariance(self, one: int, other: int) -> Any:
-        """Of two random layers of the same weights, over jets and labels."""
+        """The covariance of two random layers of the same weights, over jets and labels."""
         made, nodes = self.made, self.made.program.nodes
         (x,), (y,) = nodes[one].of, nodes[other].of
         node = nodes[other]
@@ -194,7 +194,7 @@ def third_derivatives(
 
 
 def _in_both(letter: str, own: Component) -> bool:
-    """Whether both pairs of a tensor have a letter."""
+    """True if both pairs of a tensor have a letter."""
     assert own.second is not None
     return all(letter in itertools.chain(*pair) for pair in (own.first, own.second))
 

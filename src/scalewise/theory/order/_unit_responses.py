@@ -58,7 +58,7 @@ class Fresh:
 
 @dataclass(frozen=True)
 class Change:
-    r"""What changes between labels of an input and those of some others.
+    r"""Changes between labels of an input and those of some others.
 
     Args:
         K: Covariances.
@@ -73,7 +73,7 @@ class Change:
     Y: Block | None = None
 
     def each(self, function: Any) -> Change:
-        """Of every part."""
+        """One function of every part."""
         others = (None if part is None else function(part) for part in (self.Theta, self.X, self.Y))
         return Change(function(self.K), *others)
 
@@ -158,7 +158,7 @@ class Scene:
 
     @property
     def inputs(self) -> int:
-        """Of the second labels."""
+        """Inputs of the second labels."""
         return self.last + 1 - self.first
 
     def rows(self, size: int) -> slice:
@@ -272,7 +272,7 @@ def _on(own: sparse.csr_array, part: Block, through: Spreading, inputs: int) -> 
 
 
 def _own(at: Scene, hop: Hop, units: Fresh, *, rest: bool) -> Change:
-    """What units are themselves."""
+    """Units themselves."""
     size, M = len(hop.at), at.moments[hop.draw]
     here = units.read(hop, at.known.layout.inputs)
     s, t = here.only(at.rows(size)), here.only(at.columns(size))
@@ -311,7 +311,7 @@ class _Less:
         found -= np.multiply(M[..., None], values, out=self.room)
 
     def of(self, found: Block, p: int) -> Block:
-        r"""Of $\sigma^{(p)}_s\sigma^{(p)}_t$, and without their mean."""
+        r"""Products $\sigma^{(p)}_s\sigma^{(p)}_t$, and these without their mean."""
         M = self.M
         found -= (M[p, p] - M[1 + p, 1 + p] * self.K)[..., None]
         self._take(found, M[1 + p, 1 + p], self.both)
@@ -323,7 +323,7 @@ class _Less:
         return found
 
     def mixed(self, X: Block, Y: Block) -> None:
-        r"""Of $\sigma_s\sigma'_t$ and $\sigma'_s\sigma_t$, which tangents multiply."""
+        r"""Products $\sigma_s\sigma'_t$ and $\sigma'_s\sigma_t$, which tangents multiply."""
         M = self.M
         for found, first, second, own in ((X, (1, 1), (0, 2), (0, 1)), (Y, (2, 0), (1, 1), (1, 0))):
             self._take(found, M[first], self.s[:, None])

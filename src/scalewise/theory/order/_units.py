@@ -6,15 +6,16 @@ covariance $\Theta$. What is quadratic or linear in them is taken off, so that d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.theory.flow._units import normals, rooted
-from scalewise.theory.order._forms import Form
+from scalewise.theory.order._forms import Form, Own, on_second_labels
 from scalewise.theory.order._layout import Hop, Spreading
 from scalewise.theory.order._reverse import Reading, Slope
 from scalewise.theory.order._strips import Kernels
@@ -23,6 +24,8 @@ SCRAMBLES = 16
 Values = Float[np.ndarray, "_unit _label"]
 _PIECE = 1 << 19  # numbers at a time
 _SPREAD = 128  # labels
+_FEW = 64  # columns of a root; as first layers of few features have
+_DIGITS = 100  # units in the last place, below which nothing is left of a variance
 
 
 @dataclass
@@ -60,7 +63,9 @@ def each_scramble(labels: int, work: int, fewest: int, most: int) -> int:
     return 1 << (count.bit_length() - 1)
 
 
-def units(known: Kernels, root: int, count: int, *, ntk: bool, tangents: bool) -> Units:
+def units(
+    known: Kernels, root: int, count: int, *, ntk: bool, tangents: bool, dtype: type = np.float64
+) -> Units:
     """So many of them, a power of 2 for each scramble, one scramble after another.
 
     Args:
@@ -69,34 +74,68 @@ def units(known: Kernels, root: int, count: int, *, ntk: bool, tangents: bool) -
         count: How many of each scramble.
         ntk: Whether derivatives are wanted.
         tangents: Whether tangents are.
+        dtype: Of what is returned.
     """
     own = known.layout
     sigma, lifts = own.course.populations[root].sigma, own.lifts[root]
     both = not sigma.parity  # with the other sign, unless it would be the same again
-    z = _drawn(known.K, lifts, count, (root, 0), both=both)
-    y = tuple(
-        _drawn(known.Theta, lifts, count, (root, 1 + k), both=False)
-        for k in range(2 if tangents else 0)
-    )
+    (z,) = _drawn(known.K, lifts, count, [(root, 0)], both=both)
+    letters = [(root, 1 + k) for k in range(2 if tangents else 0)]
+    y = _drawn(known.Theta, lifts, count, letters, both=False) if tangents else ()
     slopes = None
     if ntk or tangents:
         slopes = sigma.derivatives[1](z)
         if sigma.slopes is not None:  # as `PairTables` takes it where all draws are 0
             slopes[:, ~z.any(axis=0)] = sigma.slopes[0]
-    return Units(z, sigma(z), slopes, y)
+        slopes = slopes.astype(dtype, copy=False)
+    x = sigma(z).astype(dtype, copy=False)
+    return Units(
+        z.astype(dtype, copy=False), x, slopes, tuple(v.astype(dtype, copy=False) for v in y)
+    )
 
 
 def _drawn(
-    of: dict[int, np.ndarray], lifts: dict[int, Spreading], count: int, seed: tuple[int, ...], *, both: bool
-) -> Values:  # fmt: skip
-    total = 0.0
+    of: dict[int, np.ndarray],
+    lifts: dict[int, Spreading],
+    count: int,
+    seeds: Sequence[tuple[int, ...]],
+    *,
+    both: bool,
+) -> tuple[Values, ...]:
+    """Independent draws, one for each seed."""
+    total: list[Any] = [0.0] * len(seeds)
     for j, lift in lifts.items():
-        labels, parts = len(of[j]), []
-        for scramble in range(SCRAMBLES):
-            parts.append(_normals(labels, count, (*seed, j, scramble), both=both))
-        u = (rooted(of[j]) @ np.concatenate(parts, axis=1)).T
-        total = total + lift.read(np.ascontiguousarray(u))[0]
-    return np.asarray(total)
+        root = few_columns(of[j], _FEW)
+        root = rooted(of[j]) if root is None else root
+        for k, seed in enumerate(seeds):
+            parts = [
+                _normals(root.shape[1], count, (*seed, j, scramble), both=both)
+                for scramble in range(SCRAMBLES)
+            ]
+            u = (root @ np.concatenate(parts, axis=1)).T
+            total[k] = total[k] + lift.read(np.ascontiguousarray(u))[0]
+    return tuple(map(np.asarray, total))
+
+
+def few_columns(K: np.ndarray, most: int) -> np.ndarray | None:
+    """A root of a covariance with few columns, by its largest pivots; ``None`` if it takes too many.
+
+    Args:
+        K: The covariance.
+        most: Columns of the root.
+    """
+    left, rows, at = np.diagonal(K).astype(float), np.empty((most + 1, len(K))), []
+    enough = _DIGITS * np.finfo(K.dtype).eps * left.max(initial=0.0)
+    while len(at) <= most:
+        pivot = int(left.argmax())
+        if left[pivot] <= enough:
+            return np.ascontiguousarray(rows[: len(at)].T)
+        known = rows[: len(at)]
+        row = (K[pivot] - known[:, pivot] @ known) / np.sqrt(left[pivot])
+        rows[len(at)] = row
+        left -= row * row
+        at.append(pivot)
+    return None
 
 
 def _normals(labels: int, count: int, seed: tuple[int, ...], *, both: bool) -> Values:
@@ -110,7 +149,7 @@ def _normals(labels: int, count: int, seed: tuple[int, ...], *, both: bool) -> V
 
 @dataclass
 class Rests:
-    """What is left of the read-outs of each unit, by kind.
+    """Read-outs of each unit as exact parts leave them, by kind.
 
     Args:
         metric: (unit, input, input), of pairs of inputs once.
@@ -125,19 +164,19 @@ class Rests:
     tangents: np.ndarray | None
 
     @staticmethod
-    def empty(units: int, inputs: int, *, ntk: bool, tangents: bool) -> Rests:
-        """Of no layers yet."""
+    def empty(units: int, inputs: int, *, ntk: bool, tangents: bool, dtype: type) -> Rests:
+        """Rests of no layers yet."""
         shape = (units, inputs, inputs)
         return Rests(
-            np.zeros(shape),
-            np.zeros(shape) if ntk else None,
-            np.zeros(shape) if tangents else None,
-            np.zeros(shape) if tangents else None,
+            np.zeros(shape, dtype),
+            np.zeros(shape, dtype) if ntk else None,
+            np.zeros(shape, dtype) if tangents else None,
+            np.zeros(shape, dtype) if tangents else None,
         )
 
 
 def add(rests: Rests, own: Units, found: Reading, a: int, inputs: int) -> None:
-    """What read-outs of an input with itself and all later ones make of activations that a layer reads."""
+    """Add the values of read-outs of an input and all later ones on activations that a layer reads."""
     hop, taps = found.hop, found.hop.taps
     made, read = taps.sizes
     early = len(taps.maps) * made**2 < read**2  # then what the taps see is multiplied
@@ -150,7 +189,7 @@ def add(rests: Rests, own: Units, found: Reading, a: int, inputs: int) -> None:
     if rests.ntk is not None and found.slopes is not None:
         assert own.slopes is not None
         slopes = _at(own.slopes, hop, inputs)
-        rests.ntk[:, a, a:] += _across(slopes, found.slopes, slopes, a)
+        rests.ntk[:, a, a:] += _across(slopes, found.slopes, (slopes,), a)[0]
 
 
 def take_off(
@@ -160,7 +199,7 @@ def take_off(
     linear: tuple[Slope | None, Slope | None],
     a: int,
 ) -> None:
-    """What is known exactly: what is quadratic or linear in preactivations and tangents."""
+    """Take off what is known exactly: what is quadratic or linear in preactivations and tangents."""
     metric, ntk = below
     _add_form(rests, (own.z, own.y), metric, a, sign=-1.0)
     if rests.ntk is not None and ntk is not None:
@@ -178,37 +217,47 @@ def take_off(
 def _add_form(
     rests: Rests, of: tuple[Values, tuple[Values, ...]], form: Form, a: int, sign: float = 1.0
 ) -> None:
-    """Of the metric, and of averages with tangents, which have the same form."""
+    """Add a form of the metric, and of averages with tangents, which have the same form."""
     x, y = of
-    rests.metric[:, a, a:] += sign * _values(x, form, x, a)
+    form = form.times(sign)
     if rests.mixed is None or rests.tangents is None:
+        rests.metric[:, a, a:] += _values(x, form, x, a)
         return
-    size = len(form.across)
+    first, second = y
+    of_x, mixed = _across(x, form.across, (x, first), a)
+    turned, tangents = _across(first, form.across, (x, second), a)
+    (turned_tangents,) = _across(second, form.across, (first,), a)
+    rests.metric[:, a, a:] += of_x + _alone(x, form.own, x, a)
+    size, twice = len(form.across), form.own.times(2.0)
     own, on = slice(a * size, (a + 1) * size), slice(a * size, None)
-    across = sign * form.across
-    twice = form.own.times(2 * sign)
-    rests.mixed[:, a, a:] += _across(x, across, y[0], a) + twice.on_second(x[:, on], y[0][:, on])
-    turned = _across(y[0], across, x, a) + twice.on_first(x[:, own], y[0][:, own])
+    rests.mixed[:, a, a:] += mixed + twice.on_second(x[:, on], first[:, on])
+    turned += twice.on_first(x[:, own], first[:, own])
     rests.mixed[:, a + 1 :, a] += turned[:, 1:]
-    rests.tangents[:, a, a:] += _across(y[0], across, y[1], a)
-    rests.tangents[:, a + 1 :, a] += _across(y[1], across, y[0], a)[:, 1:]
+    rests.tangents[:, a, a:] += tangents
+    rests.tangents[:, a + 1 :, a] += turned_tangents[:, 1:]
 
 
 def _values(x: Values, form: Form, other: Values, a: int) -> np.ndarray:
     """(unit, second input)."""
-    size = len(form.across)
+    return _across(x, form.across, (other,), a)[0] + _alone(x, form.own, other, a)
+
+
+def _alone(x: Values, of: Own, other: Values, a: int) -> np.ndarray:
+    size = of.first.shape[1]
     own, on = slice(a * size, (a + 1) * size), slice(a * size, None)
-    alone = form.own.on_first(x[:, own], other[:, own]) + form.own.on_second(x[:, on], other[:, on])
-    return _across(x, form.across, other, a) + alone
+    return of.on_first(x[:, own], other[:, own]) + of.on_second(x[:, on], other[:, on])
 
 
-def _across(x: Values, across: np.ndarray, other: Values, a: int) -> np.ndarray:
+def _across(x: Values, across: np.ndarray, others: Sequence[Values], a: int) -> list[np.ndarray]:
+    """With each of some others."""
     size, columns = across.shape
-    found = np.empty((len(x), columns // size))
+    across = across.astype(x.dtype, copy=False)
+    found = [np.empty((len(x), columns // size), x.dtype) for _ in others]
     for some in _pieces(len(x), columns):
         moved = x[some, a * size : (a + 1) * size] @ across
-        moved *= other[some, a * size :]
-        found[some] = moved.reshape(len(moved), -1, size).sum(axis=2)
+        for values, other in zip(found, others, strict=True):
+            product = moved * other[some, a * size :]
+            values[some] = product.reshape(len(moved), -1, size).sum(axis=2)
     return found
 
 
@@ -220,9 +269,9 @@ def _pieces(count: int, columns: int) -> Iterator[slice]:
 def _linear(z: Values, slopes: Slope, a: int) -> tuple[np.ndarray, np.ndarray]:
     first, second = slopes
     size = first.shape[1]
-    own = z[:, a * size : (a + 1) * size] @ first.T
+    own = z[:, a * size : (a + 1) * size] @ first.T.astype(z.dtype, copy=False)
     others = z[:, a * size :].reshape(len(z), *second.shape)
-    return own, np.einsum("mbp,bp->mb", others, second)
+    return own, on_second_labels(others, second)
 
 
 def _read(own: Units, hop: Hop, inputs: int, tap: int | None) -> tuple[Values, tuple[Values, ...]]:

@@ -55,7 +55,7 @@ class Way:
         return self.course.of_point[step.points[0]]
 
     def forms(self, points: Sequence[int]) -> list[Form]:
-        """What the preactivations of some activations are sums of."""
+        """Random layers that the preactivations of some activations are sums of."""
         return [
             self.course.populations[self.course.of_point[point]].forms[point] for point in points
         ]
@@ -65,7 +65,7 @@ class Way:
         return sum(map(self.course.labels_of, self.course.populations[root].points))
 
     def stacked(self, points: Sequence[int]) -> Form:
-        """What the preactivations of some activations are sums of, one after the other."""
+        """Random layers that the preactivations of some activations are sums of, one after the other."""
         forms = self.forms(points)
         found: Form = {}
         for j in dict.fromkeys(key for form in forms for key in form):
@@ -97,7 +97,7 @@ class Way:
         return both[0], both[1]
 
     def expectations(self, make: Make) -> Iterator[Evaluated]:
-        """Of each population, in the order in which they are read."""
+        """Expectations of each population, in the order in which they are read."""
         order = dict.fromkeys(map(self.root, self.course.steps))
         known = [self.course.populations[root] for root in order]
         kernels = [self.kernel(root)[0] for root in order]
@@ -210,7 +210,7 @@ class Way:
         return set(self._heard)
 
     def hear(self, step: Step) -> None:
-        """What a layer depends on, once it is there."""
+        """Note what a layer depends on, once it is there."""
         found = {self.root(step)}
         for form in self.forms(step.points):
             for j in form:

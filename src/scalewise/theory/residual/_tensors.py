@@ -1,4 +1,4 @@
-r"""What `predict` says of a network with skip connections beyond its kernel and NTK.
+r"""Order 1/n of a network with skip connections, as `predict` returns it.
 
 The small parameter is the one of networks without, $\epsilon=\max_{a\le b}V_{(ab)(ab)}/nK_{aa}K_{bb}$. Its
 vertex is that of a few inputs, chosen by their norms alone, so that it is the same whatever is asked for.

@@ -58,7 +58,7 @@ def gradient_norms(net: Plain, x: Numbers | None = None, *, K1: Numbers | None =
 def ntk_layer_contributions(
     net: Plain, x: Numbers | None = None, *, K1: Numbers | None = None
 ) -> tuple[Tensor, Tensor]:
-    r"""What the biases and the weights of each layer contribute to the NTK of the output.
+    r"""Contributions of the biases and the weights of each layer to the NTK of the output.
 
     $$\Theta^{(L)}=\sum_{\ell=1}^L\big[\lambda_b^{(\ell)}+\lambda_W^{(\ell)}\langle\sigma^2\rangle_
       {K^{(\ell-1)}}\big]\prod_{\ell'=\ell}^{L-1}\chi_\perp^{(\ell')},\qquad

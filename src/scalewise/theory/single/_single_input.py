@@ -197,7 +197,7 @@ def tensors_from(
     kept: Float[np.ndarray, "map layer"] | None = None,
     between: Mapping[tuple[int, ...], Float[np.ndarray, "map layer"]] | None = None,
 ) -> dict[str, np.ndarray]:
-    """What follows from expectations, by the names of `SingleInputFlow`; of tensors all of these, or some.
+    """Tensors from expectations, by the names of `SingleInputFlow`; all of these, or some.
 
     Along a stream of skip connections `kept` says how much of a neuron is left, and `between` what layers share.
     """
@@ -252,7 +252,7 @@ def _kernels(net: Network, table: LineTable, first: np.ndarray) -> np.ndarray:
 
 
 def _all_finite(net: Network, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same, if all of it is finite."""
+    """All of it, if it is finite."""
     for name, value in found.items():
         refuse_overflow(net, name, value)
     return found
