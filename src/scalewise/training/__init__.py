@@ -23,6 +23,8 @@ from scalewise.training._evidence import log_evidence as log_evidence
 from scalewise.training._evidence import log_evidence_slope as log_evidence_slope
 from scalewise.training._evidence_slopes import EvidenceSlopes as EvidenceSlopes
 from scalewise.training._evidence_slopes import log_evidence_slopes as log_evidence_slopes
+from scalewise.training._expansion import AccuracyWarning as AccuracyWarning
+from scalewise.training._expansion import ExpansionWarning as ExpansionWarning
 from scalewise.training._filters import Filter as Filter
 from scalewise.training._given import predict_linearised as predict_linearised
 from scalewise.training._kernel_objects import NetworkKernel as NetworkKernel
@@ -31,8 +33,6 @@ from scalewise.training._motions import ByDescent as ByDescent
 from scalewise.training._outcomes import OUTCOMES as OUTCOMES
 from scalewise.training._outcomes import Outcome as Outcome
 from scalewise.training._predict import predict_training as predict_training
-from scalewise.training._routes import AccuracyWarning as AccuracyWarning
-from scalewise.training._routes import ExpansionWarning as ExpansionWarning
 from scalewise.training._surveys import algorithms_side_by_side as algorithms_side_by_side
 from scalewise.training._surveys import evidence_of_networks as evidence_of_networks
 from scalewise.training._surveys import ntk_motion as ntk_motion
