@@ -73,7 +73,7 @@ def nouns() -> list[Any]:
         strategy, scaling.classify(strategy), scaling.limit_of(1),
         *table.tensors[:1], table,
         flow, training.GradientDescent(0.1, 3), training.GradientDescent([0.1, 0.2]),
-        training.NTKGP(noise_variance=0.1),
+        training.NTKGP(noise_variance=0.1), training.ByDescent((0.1, 0.2), 2),
         training.Bayes(0.1), training.LastLayer(), training.TwoStepNewton(),
         training.leave_one_out(np.eye(2), [[1.0], [2.0]], noise_variance=0.1), sw.design(task, 1000),
         sw.predict_training(net, task, flow), training.OUTCOMES, sw.OBSERVABLES,

@@ -4,6 +4,7 @@ from breaks import row
 
 FILTERS = "tests/training/test_filters.py"
 VERB = "tests/training/test_predict_training.py"
+ONCE = "tests/training/test_once.py"
 EVIDENCE = "tests/training/test_evidence.py"
 ORDER = "tests/training/test_invariances.py"
 REFUSALS = "tests/training/test_refusals.py"
@@ -17,7 +18,8 @@ of_spectrum = row("training/_spectrum.py", (VERB, REFUSALS))
 of_evidence = row("training/_evidence.py", EVIDENCE)
 of_classes = row("training/_generalisation.py", EVIDENCE)
 of_outcomes = row("training/_outcomes.py", (ORDER, REFUSALS))
-of_predict = row("training/_predict.py", (VERB, ORDER))
+of_leading = row("training/_leading.py", (VERB, ORDER))
+of_kernels = row("training/_kernels.py", (VERB, ORDER))
 of_results = row("training/_results.py", (VERB, ORDER))
 of_draws = row("training/_draws.py", (VERB, EVIDENCE))
 
@@ -176,26 +178,33 @@ MUTANTS = (
     of_classes("class: any numbers", "return bool((np.abs(y) == 1).all())", "return True"),
     of_outcomes("evidence: of every algorithm", "asked.algorithm.has_evidence else", "True else"),
     of_outcomes("train: in spite of at", 'if asked.at == "test" else', "if False else"),
-    of_predict(
+    of_leading(
         "slope: of the first layer", "asked.net.own(asked.net.depth)", "asked.net.own(1)", EVIDENCE
     ),
-    of_predict(
+    of_kernels(
         "kernels: exchanged",
-        "kinds = (asked.algorithm.learns_with, asked.algorithm.starts_with)",
-        "kinds = (asked.algorithm.starts_with, asked.algorithm.learns_with)",
+        "return self.asked.algorithm.learns_with, self.asked.algorithm.starts_with",
+        "return self.asked.algorithm.starts_with, self.asked.algorithm.learns_with",
     ),
-    of_predict(
+    of_kernels(
         "tests: variance of what learns",
-        "in_turn(net, tests[block], tests[block], kinds[1])",
-        "in_turn(net, tests[block], tests[block], kinds[0])",
+        "in_turn(net, tests, tests, starts_with)",
+        "in_turn(net, tests, tests, self._own[0])",
         BLOCKS,
     ),
-    of_predict(
+    of_kernels(
         "tests: the first block for every other",
-        "between(net, x, tests[block], kinds)",
-        "between(net, x, tests[: block.stop - block.start], kinds)",
+        "self.asked.task.inputs, self.asked.tests[block]",
+        "self.asked.task.inputs, self.asked.tests[: block.stop - block.start]",
         BLOCKS,
     ),
+    of_kernels(
+        "kernels: twice", "@cached_property\n    def _squares", "@property\n    def _squares", ONCE
+    ),
+    of_kernels(
+        "spectrum: twice", "@cached_property\n    def trained", "@property\n    def trained", ONCE
+    ),
+    of_kernels("squares: one test late", "first - block.start", "first - block.start + 1", ONCE),
     of_results("bias: without targets", "mean - wanted.T", "mean"),
     of_results(
         "loss: of the training samples",

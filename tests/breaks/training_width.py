@@ -40,7 +40,7 @@ of_errors = row(
     "tests/training/test_evidence.py::test_cumulants_move_errors_of_classes_as_moved_means_do",
 )
 of_meeting = row("training/width/_meeting.py", f"{VERB}::test_the_width_that_meets_a_loss")
-of_routes = row("training/_routes.py", WHY)
+of_expansion = row("training/_expansion.py", WHY)
 
 TIME = "tests/training/test_accuracy.py::test_the_time_of_few_samples_is_that_of_their_expectations"
 SIGNS = "tests/training/test_accuracy.py::test_variances_that_a_width_makes_negative_are_told"
@@ -62,7 +62,7 @@ MUTANTS = (
         "** 4 for setting in settings[:1])",
         TIME,
     ),
-    of_routes(
+    of_expansion(
         "signs: of the coefficient alone",
         "below = beside + added / scale",
         "below = 0.0 * beside + added / n",
@@ -300,11 +300,10 @@ MUTANTS = (
         "along / own.sum()",
         NUMBERS,
     ),
-    of_dense(
+    row("training/_asked.py", LASTS)(
         "last layer: its own rates",
         "lambda_W=(*none, net.C_W[-1])",
         "lambda_W=(*none, net.lambda_W[-1])",
-        LASTS,
     ),
     of_made(
         "last layer: tensors that need derivatives",
@@ -369,8 +368,8 @@ MUTANTS = (
         "bound = slope / (loss - first)",
         "bound = 2 * slope / (loss - first)",
     ),
-    of_routes(
+    of_expansion(
         "expansion: no warning", "if parameter > LARGE * n:", "if parameter > 1e9 * n:", ENDS
     ),
-    of_routes("warning: always", "if parameter > LARGE * n:", "if parameter > 0:", ENDS),
+    of_expansion("warning: always", "if parameter > LARGE * n:", "if parameter > 0:", ENDS),
 )

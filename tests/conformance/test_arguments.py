@@ -70,7 +70,7 @@ GIVEN = {
     "MeetingWidth",
     "NetworkKernel",
 }
-GIVEN |= {"EvidenceSlopes", "LeftOut", "Network", "Outcome", "Parameters", "Scaled", "TorchPlan"}
+GIVEN |= {"EvidenceSlopes", "Filter", "LeftOut", "Network", "Outcome", "Parameters", "Scaled", "TorchPlan"}
 GIVEN |= {
     "AngleFlow",
     "BlockSusceptibilities",

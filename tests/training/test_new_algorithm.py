@@ -10,9 +10,7 @@ import pytest
 
 import scalewise as sw
 from scalewise.tasks import Loss
-from scalewise.training import Algorithm, GradientDescent, Stepwise
-from scalewise.training._filters import Filter
-from scalewise.training._motions import ByDescent, RuleSteps
+from scalewise.training import Algorithm, ByDescent, Filter, GradientDescent, Stepwise
 from scalewise.training.width._course import Steps, on_the_way
 from scalewise.training.width._weights import stationary
 
@@ -87,7 +85,7 @@ def test_its_filter_is_its_own_recursion() -> None:
 def test_its_weights_of_order_one_over_n_come_from_the_rule() -> None:
     """Those of a heavy ball are known another way; those of a training to the end with a ridge are products."""
     h, rates = np.array([0.4, 1.1, 2.0]), np.array([0.3, 0.5, 0.2, 0.4])
-    ours = on_the_way(h, RuleSteps(rates, 0.4, ByDescent((1.0,)).rule), 0.1)
+    ours = on_the_way(h, ByDescent(tuple(rates), 4, 0.4).clock(h, 4.0), 0.1)
     theirs = on_the_way(h, Steps(rates, 0.4), 0.1)
     for name, reach in theirs.items():
         for one, other in zip(ours[name], reach, strict=True):
@@ -160,6 +158,17 @@ def test_rates_may_come_from_the_kernel() -> None:
     wanted = sw.predict_training(NET, TASK, GradientDescent(rates))
     np.testing.assert_allclose(found.output_mean, wanted.output_mean, rtol=1e-12)
     np.testing.assert_allclose(found.variance, wanted.variance, rtol=1e-10)
+
+
+def test_rates_and_steps_fit_each_other() -> None:
+    with pytest.raises(ValueError, match="must hold at least one rate; got none"):
+        ByDescent(())
+    with pytest.raises(ValueError, match="a rate for each of 3 steps; got 2"):
+        ByDescent((0.1, 0.2), 3)
+    with pytest.raises(ValueError, match="a rate for every step to the end; got 2"):
+        ByDescent((0.1, 0.2))
+    with pytest.raises(ValueError, match="must be at most 8 steps, as many as there are rates; got step 9"):
+        sw.predict_training(NET, TASK, Fading(), times=[3, 20])
 
 
 def test_a_filter_alone_is_enough_for_infinite_width_and_everything_else_says_why_not() -> None:

@@ -23,7 +23,7 @@ from scalewise.training import (
     ntk_motion,
     predict_training,
 )
-from scalewise.training._routes import without_warning
+from scalewise.training._expansion import without_warning
 from scalewise.training.width._tensors import shared_tensors
 
 DEPTHS = (2, 3, 4, 6)

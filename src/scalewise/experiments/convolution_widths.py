@@ -41,7 +41,7 @@ from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import GradientFlow, predict_training
-from scalewise.training._routes import without_warning
+from scalewise.training._expansion import without_warning
 from scalewise.training.ensembles import measure_training
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]

@@ -31,7 +31,7 @@ from scalewise.networks import MLP, Network
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 from scalewise.training import GradientDescent, predict_training
-from scalewise.training._routes import ExpansionWarning
+from scalewise.training._expansion import ExpansionWarning
 from scalewise.training.ensembles import measure_training
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "network", "numbers", "run"]

@@ -22,9 +22,9 @@ from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
 from scalewise.training._asked import Asked
+from scalewise.training._expansion import without_warning
 from scalewise.training._outcomes import LARGE
 from scalewise.training._predict import predict_training
-from scalewise.training._routes import without_warning
 from scalewise.training._task import check_fit
 
 _TO_THE_END = GradientFlow()

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from scalewise._readable import readable
+
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
 Rule = Callable[
@@ -25,8 +27,9 @@ Rule = Callable[
 Both = tuple[Float[np.ndarray, " direction"], Float[np.ndarray, " direction"]]
 
 
+@readable
 class Filter(NamedTuple):
-    r"""What training does to each eigendirection.
+    r"""Gain and remainder of each eigendirection: all that a prediction at infinite width asks of training.
 
     Args:
         gain: $g$, inverse units of the eigenvalue; infinite where a direction that is never learned has been

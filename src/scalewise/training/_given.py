@@ -27,9 +27,9 @@ from scalewise.tasks.spi import known_loss
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._algorithms import GradientFlow
 from scalewise.training._curvature import Curvature, Moving, curved_shift
+from scalewise.training._expansion import ExpansionWarning
 from scalewise.training._generalisation import true_classes
 from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._routes import ExpansionWarning
 from scalewise.training._selection import selected
 from scalewise.training._spectrum import Spectrum, spectrum, untaught
 from scalewise.training.losses._dynamics import coefficients, finite_stops
@@ -134,8 +134,9 @@ def predict_linearised(
     if ntk.shape != paired and not bent:
         bent = "`ntk` is a mean over outputs, and `curvature` goes on from the NTK of every pair of them"
     known = [name for name in (*_NAMES, *_CURVED) if _can(name, task)]
-    asked, size = selected(observables, known, lambda name: bent if name in _CURVED else ""), None
-    if curvature is not None and set(_CURVED) & set(asked.names):
+    wanted, _ = selected(observables, known, lambda name: bent if name in _CURVED else "")
+    size = None
+    if curvature is not None and set(_CURVED) & set(wanted):
         e = (outputs[:n] - y).reshape(-1)
         at = Moving(curvature, found.h, found.U, flat[:, :count], e, y.shape)
         ends = [None] if times is None else times.tolist()
@@ -147,7 +148,7 @@ def predict_linearised(
             parts = parts.reshape(len(ends), *outputs.shape, 2)
             size = _size(parts[:, n:], (moved - outputs)[:, n:])
             data |= _corrections(moved[:, n:], width * parts[:, n:].sum(axis=-1), task)
-    names, left_out, _ = selected(observables, known, lambda name: bent if name in _CURVED else "")
+    names, left_out = selected(observables, known, lambda name: bent if name in _CURVED else "")
     variables = {}
     for name in names:
         row = OUTCOMES[name] if name == "spectrum" else LOSS_OUTCOMES.get(name, OUTCOMES[name])

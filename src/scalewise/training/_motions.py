@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import solve_ivp
 
+from scalewise._checked import FiniteNumber, Index, NotNegative, checked
 from scalewise._readable import readable
 from scalewise.training._filters import Filter, Rule, after_flow, after_schedule, heavy_ball
 from scalewise.training.width._course import Clock, Sources
@@ -67,34 +68,70 @@ class ByFlow:
         return done.y.T[places].reshape(len(times), *shape)
 
 
+@checked
 @dataclass(frozen=True)
 @readable
 class ByDescent:
-    r"""Steps along the force, by a rule that may remember a velocity.
+    r"""Steps along the force, by a rule that may remember a velocity: the `motion` of a `Stepwise` algorithm.
+
+    $$(\Delta\theta,v)\leftarrow r(v,F,\eta_s,m),\qquad F=\lambda\nabla\mathcal L+\rho(\theta-\theta_0),$$
+
+    with $r$ linear in $v$ and $F$, and of arithmetic alone: it moves arrays of NumPy and of JAX.
 
     Args:
         rates: $\eta_s$ of each step, for the sum of half squares; a single one for all of them.
-        count: How many; ``None`` for training until nothing is left to do.
+        count: Number of steps; ``None`` for training until nothing is left to do, at a single rate.
         momentum: $m$, the share of the velocity that a step leaves.
-        rule: From velocity, force, rate and momentum to the move and the new velocity.
+        rule: $r$, from velocity, force, rate and momentum to the move and the new velocity; a heavy ball,
+            $v\leftarrow mv-\eta F$, $\Delta\theta=v$, if none is given.
+
+    Raises:
+        ValueError: If there are no rates, or fewer than steps.
+
+    Source: derived; the heavy ball, PDLT (∞.88).
+
+    Example:
+        >>> import numpy as np
+        >>> from scalewise.training import ByDescent
+        >>> ByDescent((0.5,), 2).filter(np.array([1.0]), np.array([2.0])).left
+        array([[0.25]])
     """
 
-    rates: tuple[float, ...]
-    count: int | None = None
-    momentum: float = 0.0
+    rates: tuple[NotNegative, ...]
+    count: Index | None = None
+    momentum: FiniteNumber = 0.0
     rule: Rule = heavy_ball
+
+    def __post_init__(self) -> None:
+        if not self.rates:
+            raise ValueError("`ByDescent.rates` must hold at least one rate; got none.")
+        if len(self.rates) > 1 and (self.count is None or self.count > len(self.rates)):
+            wanted = (
+                "every step to the end" if self.count is None else f"each of {self.count} steps"
+            )
+            raise ValueError(
+                f"`ByDescent.rates` must hold one rate for all steps, or a rate for {wanted}; got "
+                f"{len(self.rates)}. Give `count`, at most as many as there are rates."
+            )
 
     @property
     def remembers(self) -> bool:
-        """Whether the velocity takes part in a step."""
+        """True if the velocity takes part in a step."""
         return self.rule is not heavy_ball or self.momentum > 0
 
     def rate(self, step: int) -> float:
         """The rate of a step.
 
         Args:
-            step: Which, from 0.
+            step: Its number, from 0.
+
+        Raises:
+            ValueError: If there is none.
         """
+        if step >= len(self.rates) > 1:
+            raise ValueError(
+                f"`times` must be at most {len(self.rates)} steps, as many as there are rates; got step {step + 1}."
+            )
         return self.rates[step if len(self.rates) > 1 else 0]
 
     def followed(self, force: Force, shape: tuple[int, ...], times: Times) -> np.ndarray:

@@ -11,10 +11,11 @@ from jaxtyping import Float
 from scalewise._labelled import dataset, variable
 from scalewise._version import __version__
 from scalewise.networks.spi import digest_of
-from scalewise.training._asked import Arrays, Asked, Found
+from scalewise.training._asked import Arrays, Asked
+from scalewise.training._expansion import VARIANCES, warn_of_signs
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES, Outcome
-from scalewise.training._routes import VARIANCES, warn_of_signs
+from scalewise.training._route import Found
 from scalewise.training._spectrum import tell_of_kernel_error
 
 Means = Float[np.ndarray, "time output sample"]
@@ -22,7 +23,7 @@ Spread = Float[np.ndarray, "time *spread"]
 
 
 def of_samples(asked: Asked, mean: Means, spread: Spread | None) -> Arrays:
-    """What is known of the training samples, from the mean and the covariance or variance of their outputs."""
+    """Outcomes on the training samples, from the mean and the covariance or variance of their outputs."""
     found = {"train_mean": mean}
     if spread is None:
         return found
@@ -32,7 +33,7 @@ def of_samples(asked: Asked, mean: Means, spread: Spread | None) -> Arrays:
 
 
 def of_tests(asked: Asked, mean: Means, spread: Spread | None) -> Arrays:
-    """What is known of the test samples, likewise."""
+    """Outcomes on the test samples, from the mean and the covariance or variance of their outputs."""
     found, wanted = {"output_mean": mean}, asked.task.test_targets
     if spread is not None:
         found |= _both("output_covariance", "variance", spread)
@@ -86,7 +87,7 @@ def as_dataset(
         own = f"{name}_nlo"
         if own in variables and asked.net.depth > 1:
             error = variables.get(f"{own}_error", 0.0)
-            warn_of_signs(variables[name], variables[own], error, asked.width)
+            warn_of_signs(variables[name], variables[own], error, asked.width, stacklevel=8)
     coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times

@@ -1,32 +1,30 @@
-"""What a call computes, and by which route the coefficients of 1/n are found: the first of those that can."""
+"""The outcomes of a call, the routes that find their coefficients of 1/n, and what all routes share."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-import xarray as xr
-
-from scalewise.training._asked import Arrays, Asked, Found, Route
-from scalewise.training._outcomes import LARGE, OUTCOMES, Outcome
-from scalewise.training._selection import refuse_outcome, selected
+from scalewise.training._asked import Asked
+from scalewise.training._cholesky import Factored, factored
+from scalewise.training._expansion import reached, warn_of_size
+from scalewise.training._kernels import Kernels
+from scalewise.training._one_network import GivenWeights
+from scalewise.training._outcomes import OUTCOMES, Outcome
+from scalewise.training._route import Found, Route
+from scalewise.training._selection import is_named, refuse_outcome, selected
+from scalewise.training._task import check_targets
 from scalewise.training.kinks._route import KINKS
 from scalewise.training.posterior._metric import METRIC
 from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles._route import TILES
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import DENSE
-from scalewise.training.width._tensors import has_accuracies
 
 ROUTES: tuple[Route, ...] = (KINKS, DENSE, NEURONS, METRIC, TILES)  # further reaching ones behind
 _EXACT_FIRST: tuple[Route, ...] = (KINKS, TILES, DENSE, NEURONS, METRIC)
-VARIANCES = frozenset({"variance", "train_variance"})
-_ROUNDING = 1e-9  # of a coefficient
 _FEW = 8  # training samples up to which sampled expectations leave little open, and whole tensors are quick
 _DEAR = (
     "whole tensors of more than {} training samples give it, at several times the price of the tiles that give the "
@@ -34,46 +32,89 @@ _DEAR = (
 )
 
 
-class ExpansionWarning(UserWarning):
-    """Coefficients of 1/n are given where the expansion hardly reaches."""
-
-
-class AccuracyWarning(UserWarning):
-    """Coefficients of 1/n are known less well than was asked."""
-
-
-@contextmanager
-def without_warning() -> Iterator[None]:
-    """Where whoever asks tells the small parameter."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExpansionWarning)
-        yield
-
-
 @dataclass(frozen=True)
 class Choice:
-    """What a call computes.
+    """The outcomes that a call computes.
 
     Args:
         names: Outcomes of leading order.
         by_route: Names of coefficients of 1/n, by the name of the route that finds them.
         left_out: Of what could have been wanted the clause that says why it cannot be had.
-        named: Whether every one of these outcomes was named.
     """
 
     names: tuple[str, ...]
     by_route: dict[str, tuple[str, ...]]
     left_out: dict[str, str]
-    named: bool
 
 
-def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
-    """What a call computes, and of the rest why not.
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One prediction of training by squared errors or others: its request, and what is made of it once.
+
+    Args:
+        asked: The request.
+        observables: Names of what is wanted; ``None`` for all of leading order, ``"all"`` for all.
+        lenient: Leave out what is named and cannot be had, as of ``"all"``, and do not refuse it.
+        weights: Of one given network.
+        draws: How many networks are drawn where there is no closed form.
+        seed: Of these draws.
+    """
+
+    asked: Asked
+    observables: Sequence[str] | str | None = None
+    lenient: bool = False
+    weights: GivenWeights | None = None
+    draws: int = 512
+    seed: int = 0
+
+    @property
+    def refuses(self) -> bool:
+        """True if an outcome that cannot be had is refused."""
+        return is_named(self.observables) and not self.lenient
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The outcomes of squared errors that are computed, and their routes.
+
+        Raises:
+            ValueError: If training ends only where two equal inputs have different targets, a name does not exist,
+                what is named cannot be had, or an accuracy is asked for and nothing has one.
+        """
+        check_targets(self.asked)
+        found = chosen(self.observables, self.asked, lenient=self.lenient)
+        if self.asked.accuracy is not None and not found.by_route:
+            raise ValueError(
+                "`accuracy` is that of coefficients of 1/n, and none is computed; name some in `observables`, or "
+                "leave `accuracy` out."
+            )
+        return found
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Kernels of the samples, as the leading order and all routes of the choice take them together."""
+        asked, by_route = self.asked, self.choice.by_route
+        routes = [route for route in ROUTES if route.name in by_route]
+        sizes = [max(route.tests(asked, by_route[route.name]), 1) for route in routes]
+        if "output_covariance" in self.choice.names:
+            sizes.append(max(len(asked.tests), 1))
+        kinds = tuple(kind for route in routes for kind in route.kinds)
+        return Kernels(asked, kinds, deep=bool(routes), size=max(sizes, default=0))
+
+    @cached_property
+    def factor(self) -> Factored | None:
+        """The factorisation of the kernel that learns, with noise; None if a pivot is as small as rounding."""
+        learns = self.kernels.on_samples[0]
+        return factored(learns, self.asked.task.targets, self.asked.algorithm.noise_variance)
+
+
+def chosen(names: Sequence[str] | str | None, asked: Asked, *, lenient: bool = False) -> Choice:
+    """The outcomes that a call computes, with a reason for each that it leaves out.
 
     Args:
         names: Names of outcomes; ``None`` for all of leading order, ``"all"`` for all but those that would take
             whole tensors beside tiles.
-        asked: The call.
+        asked: The request.
+        lenient: Leave out what is named and cannot be had.
 
     Raises:
         ValueError: If a name does not exist, or what is named cannot be had.
@@ -88,38 +129,37 @@ def chosen(names: Sequence[str] | str | None, asked: Asked) -> Choice:
         return clause
 
     default = [name for name, row in OUTCOMES.items() if not row.order]
-    found, left_out, named = selected(names, OUTCOMES, why, default=default)
-    had = {name: routes[name] for name in found}
+    found, left_out = selected(names, OUTCOMES, why, default=default, lenient=lenient)
     by_route = {
-        route.name: tuple(name for name, its in had.items() if its is route) for route in ROUTES
+        route.name: tuple(name for name in found if routes[name] is route) for route in ROUTES
     }
     return Choice(
-        tuple(name for name, route in had.items() if route is None),
-        {route: found for route, found in by_route.items() if found},
+        tuple(name for name in found if routes[name] is None),
+        {route: served for route, served in by_route.items() if served},
         left_out,
-        named,
     )
 
 
-def beyond(asked: Asked, choice: Choice) -> Found:
-    """The coefficients of 1/n that a call computes, of all routes together.
+def beyond(call: Call) -> tuple[Found, dict[str, str]]:
+    """The coefficients of 1/n that a call computes, of all routes together, and why some are left out after all.
 
-    What only then turns out to be out of reach is refused where it was named, and left out of all.
+    An outcome that only the kernels show to be out of reach is refused where it was named, and left out of all.
 
     Raises:
         ValueError: If what is named is out of reach.
     """
     values, errors, coords = {}, {}, {}
     attributes: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
     served: list[str] = []
     for route in ROUTES:
-        if names := choice.by_route.get(route.name):
+        if names := call.choice.by_route.get(route.name):
             try:
-                found = route.compute(asked, names)
+                found = route.run(call.kernels, names)
             except OutOfRoom as refused:
-                if choice.named:
+                if call.refuses:
                     refuse_outcome(names[0], refused.why)
-                choice.left_out.update(dict.fromkeys(names, refused.why))
+                left_out.update(dict.fromkeys(names, refused.why))
                 continue
             served.append(route.name)
             values |= {name: found.values[name] for name in names}
@@ -128,96 +168,9 @@ def beyond(asked: Asked, choice: Choice) -> Found:
             attributes |= found.attributes
     if served:
         attributes["route"] = ", ".join(served)
-        attributes["accuracy"] = _reached(asked, values, errors)
-        _warn(asked, float(attributes.get("learning_parameter", 0.0)))
-    return Found(values, errors, coords, attributes)
-
-
-def _reached(asked: Asked, values: Arrays, errors: Arrays) -> float:
-    """The largest error of an outcome, relative, root mean squares."""
-    shares = {}
-    for name, error in errors.items():
-        unit = np.max(np.abs(values[name]), initial=0.0)
-        if unit:
-            stated, size = (np.sqrt(np.mean((x / unit) ** 2)) for x in (error, values[name]))
-            shares[name] = float(stated / size)
-    worst = max(shares, key=lambda name: shares[name], default="")
-    found = shares.get(worst, 0.0)
-    if asked.accuracy is not None and found > asked.accuracy:
-        warnings.warn(
-            f"{worst!r} is known to {found:.2g} of its size, and `accuracy` asks for {asked.accuracy:g}: "
-            f"{_why_not(asked)}. Its errors are in '{worst}_error'.",
-            AccuracyWarning,
-            stacklevel=4,
-        )
-    return found
-
-
-def _why_not(asked: Asked) -> str:
-    """What stands in the way of an accuracy, a clause."""
-    if not all(sigma.is_smooth for sigma in asked.net.activations):
-        return "expectations of an activation with a kink are sampled"
-    if not asked.algorithm.trains_hidden:
-        return "neurons are sampled"
-    if not has_accuracies(asked.net, asked.task.inputs):
-        return "some of its expectations are sampled"
-    return "neighbouring inputs, or weights as large as these, take a finer one than there is"
-
-
-def _warn(asked: Asked, parameter: float) -> None:
-    n = asked.width
-    if parameter > LARGE * n:
-        warnings.warn(
-            f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "
-            f"{parameter / n:.2g} at width {n:g}, and order 1/n decides nothing beyond {LARGE:g}. Take a width of "
-            f"at least {math.ceil(parameter / LARGE)}, stop training early, or give a `ridge`.",
-            ExpansionWarning,
-            stacklevel=4,
-        )
-
-
-def warn_of_signs(
-    leading: xr.Variable,
-    coefficient: xr.Variable,
-    error: xr.Variable | float,
-    n: float,
-    power: float = 1.0,
-) -> None:
-    """Where a variance and its coefficient of 1/n add up to less than 0.
-
-    Args:
-        leading: At infinite width.
-        coefficient: Of the power of 1/n.
-        error: Of the coefficient.
-        n: The width.
-        power: 1, or 1/2.
-    """
-    beside, own, scale = _over(leading, coefficient.dims), coefficient.values, n**power
-    added = own + (_over(error, coefficient.dims) if isinstance(error, xr.Variable) else error)
-    below = beside + added / scale < -_ROUNDING * float(np.abs(own).max(initial=0.0)) / scale
-    if below.any():
-        known = below & (beside > 0)
-        shares = -own[known] / np.broadcast_to(beside, own.shape)[known]
-        needed = float(np.max(shares, initial=0.0)) ** (1 / power)
-        further = (
-            f"Take a width of at least {math.ceil(needed)}, or another"
-            if needed
-            else "Take another"
-        )
-        order = "1/n" if power == 1 else f"n^-{power:g}"
-        warnings.warn(
-            f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order {order}: "
-            f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
-            ExpansionWarning,
-            stacklevel=5,
-        )
-
-
-def _over(values: xr.Variable, dims: tuple[Hashable, ...]) -> np.ndarray:
-    """Numbers as they meet others over these `dims`, among which are all of their own."""
-    order = [values.dims.index(dim) for dim in dims if dim in values.dims]
-    place = tuple(slice(None) if dim in values.dims else None for dim in dims)
-    return values.values.transpose(order)[place]
+        attributes["accuracy"] = reached(call.asked, values, errors)
+        warn_of_size(call.asked, float(attributes.get("learning_parameter", 0.0)))
+    return Found(values, errors, coords, attributes), left_out
 
 
 def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:

@@ -1,25 +1,16 @@
-"""Which of the outcomes that there are a call computes, and of the rest why not."""
+"""The outcomes that a call computes, and why it leaves out the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from scalewise._words import refuse_name
 
 
-class Selection(NamedTuple):
-    """What a call computes.
-
-    Args:
-        names: Of outcomes, in the order of their table.
-        left_out: Of what could have been wanted the clause that says why it cannot be had.
-        named: Whether every one of these outcomes was named.
-    """
-
-    names: list[str]
-    left_out: dict[str, str]
-    named: bool
+def is_named(asked: Collection[str] | str | None) -> bool:
+    """True if outcomes are asked for one by one, so that one that cannot be had is refused and not left out."""
+    return asked is not None and asked != "all"
 
 
 def selected(
@@ -28,20 +19,21 @@ def selected(
     why: Callable[[str], str],
     *,
     default: Collection[str] | None = None,
-) -> Selection:
-    """What a call computes.
+    lenient: bool = False,
+) -> tuple[list[str], dict[str, str]]:
+    """Names of the outcomes that a call computes, and of each that is left out the clause that says why.
 
     Args:
         asked: Names; ``None`` for the default, ``"all"`` for all.
         known: Names that there are, in the order of their table.
         why: From a name to a clause that says why it cannot be had; empty if it can.
         default: Names that are taken if none is asked for; all if ``None``.
+        lenient: Leave out also what is named and cannot be had.
 
     Raises:
         ValueError: If names are asked for and there is none, a name does not exist, or what is named cannot be had.
     """
-    named = asked is not None and asked != "all"
-    if not named:
+    if not is_named(asked):
         wanted = known if asked == "all" or default is None else default
     else:
         wanted = (asked,) if isinstance(asked, str) else tuple(asked or ())
@@ -52,16 +44,26 @@ def selected(
             refuse_name("observables", name, known, "'all'")
     whys = {name: why(name) for name in known if name in wanted}
     left_out = {name: clause for name, clause in whys.items() if clause}
-    if named and left_out:
+    if left_out and is_named(asked) and not lenient:
         refuse_outcome(*next(iter(left_out.items())))
-    return Selection([name for name in whys if name not in left_out], left_out, named)
+    return [name for name in whys if name not in left_out], left_out
+
+
+def refusal(name: str, why: str) -> str:
+    """The sentence that refuses an outcome that was named.
+
+    Args:
+        name: Of the outcome.
+        why: A clause.
+    """
+    return f"`observables` cannot hold {name!r} here, because {why}."
 
 
 def refuse_outcome(name: str, why: str) -> NoReturn:
-    """Refuse what was named.
+    """Refuse an outcome that was named.
 
     Args:
-        name: Of an outcome.
+        name: Of the outcome.
         why: A clause.
     """
-    raise ValueError(f"`observables` cannot hold {name!r} here, because {why}.")
+    raise ValueError(refusal(name, why))

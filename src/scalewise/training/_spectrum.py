@@ -124,7 +124,7 @@ def regular(H: Float[np.ndarray, "sample sample"], name: str) -> Spectrum:
 
 
 def tell_of_kernel_error(condition: float, *, drawn: bool = False) -> float:
-    """What the kernels' own error may make of the outputs, relative to them; a warning if it is much.
+    """The error of the outputs, relative to them, that the kernels' own may make; a warning if it is large.
 
     Args:
         condition: The factor by which a relative error of the kernel that learns may grow.
@@ -137,13 +137,13 @@ def tell_of_kernel_error(condition: float, *, drawn: bool = False) -> float:
             f"Kernels are computed to {accuracy:g}, and this training may make a relative error of {error:.1e} "
             "of it in the outputs, as the kernel of the training samples is ill-conditioned. Stop training "
             "earlier, or give a ridge or `noise_variance`, if that is too much.",
-            stacklevel=5,
+            stacklevel=7,
         )
     return error
 
 
 def untaught(found: Spectrum, y: Float[np.ndarray, "sample output"]) -> bool:
-    """Whether targets have a part in directions that the kernel does not have, so that nobody can learn it."""
+    """True if targets have a part in directions that the kernel does not have, which nobody can learn."""
     part = found.U[:, found.h == 0].T @ y
     return bool(np.abs(part).max(initial=0.0) > _TARGETS * np.abs(y).max(initial=0.0))
 

@@ -22,6 +22,14 @@ def check_task(asked: Asked) -> None:
         )
 
 
+def check_asked(asked: Asked) -> None:
+    """Refuse a task that does not fit the network, or times that are none."""
+    check_fit(asked)
+    times = asked.times
+    if times is not None and (not times.size or times.min() < 0):
+        raise ValueError("`times` must hold at least one time, and none below 0.")
+
+
 def check_fit(asked: Asked) -> None:
     """Refuse a task that does not fit the network, or whose samples do not all teach at every step."""
     net, task = asked.net, asked.task

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
 from scalewise._checked import Index, Must, at_least, checked
 from scalewise._labelled import dataset
@@ -76,10 +77,41 @@ def cavity_correction(
     """
     if why := cavity_obstacle(net, task, algorithm):
         raise ValueError(f"`cavity_correction` cannot serve this call, because {why}.")
-    x = np.concatenate([task.inputs, task.test_inputs])
-    (below, K), (Theta_below, Theta) = between(net, x, layers=[net.depth - 1, net.depth])
+    x, A = np.concatenate([task.inputs, task.test_inputs]), slice(len(task.inputs))
+    kernels = between(net, x, layers=[net.depth - 1, net.depth])
+    h = spectrum(kernels[1][-1][A, A], "NTK of the training samples").h
+    kept = {"draws": draws, "scrambles": scrambles, "seed": seed}
+    return corrected(net, task, algorithm, (kernels[0], kernels[1]), h, **kept)
+
+
+def corrected(
+    net: Network,
+    task: Task,
+    algorithm: Algorithm,
+    kernels: tuple[
+        Float[np.ndarray, "layer sample sample"], Float[np.ndarray, "layer sample sample"]
+    ],
+    h: Float[np.ndarray, " direction"],
+    *,
+    draws: int = 1024,
+    scrambles: int = 8,
+    seed: int = 0,
+) -> xr.Dataset:
+    """The correction from kernels that are known.
+
+    Args:
+        net: As of `cavity_correction`.
+        task: Likewise.
+        algorithm: Likewise.
+        kernels: Kernel and NTK of training samples, then test samples, at the last two layers or more.
+        h: Eigenvalues of the NTK of the training samples.
+        draws: Draws of neurons in each scramble.
+        scrambles: Independent repetitions.
+        seed: Of the scrambles.
+    """
+    (*_, below, K), (*_, Theta_below, Theta) = kernels
     A = slice(len(task.inputs))
-    course = _course(task, algorithm, Theta[A, A])
+    course = _course(task, algorithm, h)
     rest = Rest(task, net.activation, Theta[:, A], Theta_below[:, A], net.lambda_W[-1])
     law = Law(K, below, net.C_W[-1], net.output_dim)
     options = {"draws": draws, "scrambles": scrambles, "seed": seed}
@@ -107,9 +139,8 @@ def cavity_obstacle(net: Network, task: Task, algorithm: Algorithm) -> str:
     return ""
 
 
-def _course(task: Task, algorithm: Algorithm, Theta: np.ndarray) -> Course:
+def _course(task: Task, algorithm: Algorithm, h: np.ndarray) -> Course:
     """Steps of the sum of the losses, as many as it takes where training goes to its end."""
-    h = spectrum(Theta, "NTK of the training samples").h
     motion = algorithm.settled(h, targets=task.targets.size).motion(h, targets=task.targets.size)
     assert not isinstance(motion, ByNewton), "it is no heavy ball"
     if isinstance(motion, ByFlow):

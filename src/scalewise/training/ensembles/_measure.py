@@ -133,7 +133,7 @@ def measure_training(
     check_targets(asked)
     _check_read_out(asked)
     check_inputs(net, task.all_inputs)
-    names, left_out, _ = selected(observables, ESTIMATORS, lambda name: _obstacle(name, asked))
+    names, left_out = selected(observables, ESTIMATORS, lambda name: _obstacle(name, asked))
     if not names:
         raise ValueError("`observables` must name something to measure; got none.")
     shapes = (net,) if widths is None else check_widths(net, widths)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalewise.gaussian import at_least_usual
-from scalewise.theory.flow._kernel_flow import kernel_flow
-from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._asked import Arrays, Asked
+from scalewise.training._kernels import Kernels
 from scalewise.training._moved_kinks import HALF, in_words, moved, places
-from scalewise.training._spectrum import spectrum
+from scalewise.training._route import Found, Route
 from scalewise.training.kinks._course import course_of
 from scalewise.training.kinks._neurons import Coefficients, Hidden, Setting, coefficients
 from scalewise.training.width._course import OutOfRoom
@@ -61,19 +61,20 @@ def _obstacle(asked: Asked, name: str) -> str:
     return too_many_for_parameter(asked) if name == _PARAMETER else ""
 
 
-def _compute(asked: Asked, names: Sequence[str]) -> Found:
-    """What is wanted; the small parameter beside it, if it is."""
+def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+    """The outcomes that are wanted, and the small parameter if it is."""
+    asked = kernels.asked
     values: Arrays = {}
     errors: Arrays = {}
     attributes: dict[str, object] = {}
     if _PARAMETER in names:
-        size = learning_parameter(asked)
+        size = learning_parameter(kernels)
         times = () if asked.times is None else asked.times.shape
         values[_PARAMETER] = np.full(times, size)
         attributes[_PARAMETER] = size
     halves = [name for name in names if name != _PARAMETER]
     if halves:
-        setting = _setting(asked, joint="output_covariance_half" in halves)
+        setting = _setting(kernels, joint="output_covariance_half" in halves)
         found = _found(asked, setting, frozenset(halves))
         values, errors = values | found[0], errors | found[1]
         attributes["power"] = HALF
@@ -81,7 +82,7 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     return Found(values, errors, attributes=attributes)
 
 
-KINKS = Route("kinks", lambda algorithm: True, HALVES | {_PARAMETER}, _obstacle, _compute)
+KINKS = Route("kinks", lambda algorithm: True, HALVES | {_PARAMETER}, _obstacle, _run)
 
 
 def _found(asked: Asked, setting: Setting, names: frozenset[str]) -> tuple[Arrays, Arrays]:
@@ -112,25 +113,32 @@ def _share(values: Arrays, errors: Arrays) -> float:
     return max((float(error / size) for error, size in pairs if size), default=0.0)
 
 
-def _setting(asked: Asked, *, joint: bool) -> Setting:
-    """What is known at infinite width, on different inputs."""
+def _setting(kernels: Kernels, *, joint: bool) -> Setting:
+    """The training at infinite width, on different inputs."""
+    asked, square, its = kernels.asked, kernels.square(), kernels.trained
     net, task = asked.net, asked.task
     x, count = np.concatenate([task.inputs, asked.tests]) + 0.0, len(task.inputs)
-    different, first, places_ = np.unique(x, axis=0, return_index=True, return_inverse=True)
+    _, first, places_ = np.unique(x, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)  # as they come: training inputs first
     where = np.argsort(order)[places_.ravel()]
-    flow = kernel_flow(net, different[order])
-    assert flow.Theta is not None
+    below, own = (square[kind][0] for kind in ("kernel", "ntk"))
+    different = np.ix_(first[order], first[order])
     trained = int(where[:count].max()) + 1
-    hidden = Hidden(flow.K[0], flow.Theta[0], trained, net.activation)
+    hidden = Hidden(below[different], own[different], trained, net.activation)
     _refuse_alike(hidden, in_words(net))
-    both = np.ix_(where, where)
-    K, Theta = flow.K[-1][both], flow.Theta[-1][both]
-    its = spectrum(Theta[:count, :count], "NTK of the training samples")
     times = [None] if asked.times is None else asked.times.tolist()
     course = course_of(asked.algorithm, its.h[its.h > 0], times, targets=task.targets.size)
-    C_W = float(net.C_W[-1])
-    return Setting(hidden, where, task.targets.T, K, Theta, its, course, C_W, joint)
+    return Setting(
+        hidden=hidden,
+        places=where,
+        y=task.targets.T,
+        K=square["kernel"][-1],
+        Theta=square["ntk"][-1],
+        trained=its,
+        course=course,
+        C_W=float(net.C_W[-1]),
+        joint=joint,
+    )
 
 
 def _refuse_alike(hidden: Hidden, where: str) -> None:

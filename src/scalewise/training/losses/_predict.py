@@ -6,16 +6,62 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
-from scalewise.training._asked import Arrays, Asked, Found
-from scalewise.training.cavity import cavity_correction
+from scalewise.training._asked import Arrays, Asked
+from scalewise.training._kernels import Kernels
+from scalewise.training._results import as_dataset, of_numerics
+from scalewise.training._route import Found
+from scalewise.training._routes import Call
+from scalewise.training._selection import selected
+from scalewise.training.cavity._correction import corrected
 from scalewise.training.losses._dynamics import coefficients, finite_stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
 from scalewise.training.losses._prior import REPLICAS, Start, start
 
 _TWINS = 16  # outputs on test samples drawn for each network, where the whole law counts
 Outputs = Float[np.ndarray, "time draw sample output"]
+
+
+def predicted(call: Call) -> xr.Dataset:
+    """The outcomes of training by any loss.
+
+    Args:
+        call: The call.
+
+    Raises:
+        ValueError: If the algorithm does not descend, training has no end or diverges, or what is named cannot be
+            had.
+    """
+    asked, algorithm = call.asked, call.asked.algorithm
+    if not algorithm.descends:
+        raise ValueError(
+            f"`algorithm` must be GradientFlow or GradientDescent for the loss {asked.task.loss.name!r}; "
+            f"{type(algorithm).__name__} is known for the squared error alone."
+        )
+    names, left_out = selected(
+        call.observables,
+        LOSS_OUTCOMES,
+        lambda name: LOSS_OUTCOMES[name].obstacle(asked),
+        default=[name for name, row in LOSS_OUTCOMES.items() if not row.order],
+        lenient=call.lenient,
+    )
+    beyond = [name for name in names if LOSS_OUTCOMES[name].order]
+    leading = [name for name in names if name not in beyond]
+    kernels = Kernels(asked, ("kernel", "ntk"), bool(beyond), max(len(asked.tests), 1))
+    K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
+    found = by_any_loss(asked, leading, K[-1], Theta[-1], draws=call.draws, seed=call.seed)
+    values, errors, attributes = found.values, found.errors, found.attributes
+    if beyond:
+        h = kernels.trained.h
+        added = corrected(asked.net, asked.task, algorithm, (K, Theta), h, seed=call.seed)
+        values = values | {name: added[name].values for name in beyond}
+        errors = errors | {name: added[f"{name}_error"].values for name in beyond}
+        attributes = attributes | {"route": "cavity"}
+    its = kernels.trained.with_diagonal(algorithm.diagonal)
+    more = Found(values, errors, attributes=attributes)
+    return as_dataset(asked, of_numerics(asked, *its, 0.0), {}, more, left_out, LOSS_OUTCOMES)
 
 
 def by_any_loss(
@@ -27,7 +73,7 @@ def by_any_loss(
     draws: int,
     seed: int,
 ) -> Found:
-    """All outcomes that are named, with a time axis if times were asked for.
+    """Outcomes of leading order, with a time axis if times were asked for.
 
     Args:
         asked: The call.
@@ -57,19 +103,9 @@ def by_any_loss(
             errors[name] = replicas.std(axis=0, ddof=1) / math.sqrt(REPLICAS)
     if asked.times is None:
         values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
-    if beyond := [name for name in names if LOSS_OUTCOMES[name].order]:
-        added = cavity_correction(asked.net, task, algorithm, seed=seed)
-        values |= {name: added[name].values for name in beyond}
-        errors |= {name: added[f"{name}_error"].values for name in beyond}
     attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}
-    if beyond:
-        attributes["route"] = "cavity"
-    return Found(
-        {name: values[name] for name in names},
-        {name: errors[name] for name in names},
-        {},
-        attributes,
-    )
+    kept = ({name: part[name] for name in names} for part in (values, errors))
+    return Found(*kept, attributes=attributes)
 
 
 def _split(found: np.ndarray) -> np.ndarray:

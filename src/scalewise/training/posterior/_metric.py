@@ -27,11 +27,12 @@ from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import runs_of, untold
-from scalewise.training._asked import Arrays, Asked, Found, Route
-from scalewise.training._spectrum import spectrum
+from scalewise.training._asked import Arrays, Asked
+from scalewise.training._kernels import Kernels
+from scalewise.training._route import Found, Route
 from scalewise.training.posterior._added import PARTS, Added, outcomes
-from scalewise.training.posterior._point import Point, kernels_of
-from scalewise.training.posterior._route import NEURONS, conditions_last_layer
+from scalewise.training.posterior._point import Point
+from scalewise.training.posterior._route import NEURONS, conditions_last_layer, point_of
 from scalewise.training.width._dense import unknown_readout
 from scalewise.training.width._widened import shared_channels, without
 
@@ -57,12 +58,9 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _compute(asked: Asked, names: Sequence[str]) -> Found:
-    net, task = asked.net, asked.task
-    K = kernels_of(asked, layers=[net.depth])[-1]
-    known = spectrum(K[: len(task.inputs), : len(task.inputs)], "kernel of the training samples")
-    whole, noise = "output_covariance_nlo" in names, asked.algorithm.noise_variance
-    at = Point.of(K, task.targets, known, noise, whole=whole)
+def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+    asked, net, task = kernels.asked, kernels.asked.net, kernels.asked.task
+    at = point_of(kernels, whole="output_covariance_nlo" in names)
     x = np.concatenate([task.inputs, asked.tests])
     several = net.depth - 1 if "output_mean_nlo_by_layer" in names else 1
     nets = [net, *(without(net, layer) for layer in range(1, several))]
@@ -145,5 +143,6 @@ METRIC = Route(
     conditions_last_layer,
     NEURONS.outcomes - {"feature_change_nlo"},
     _obstacle,
-    _compute,
+    _run,
+    kinds=("kernel",),
 )

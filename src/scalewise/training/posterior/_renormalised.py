@@ -21,8 +21,8 @@ from scalewise.training._algorithms import Bayes
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._posteriors import REMEDY
-from scalewise.training._predict import check_asked
 from scalewise.training._spectrum import refuse_singular, spectrum
+from scalewise.training._task import check_asked
 from scalewise.training.posterior._point import kernels_of
 from scalewise.training.posterior._scales import OneLayer, Scales, SeveralLayers, log_prior
 

@@ -9,12 +9,13 @@ import numpy as np
 from scalewise.gaussian import combined
 from scalewise.networks import Network
 from scalewise.training._algorithm import Algorithm
-from scalewise.training._asked import Asked, Found, Route
-from scalewise.training._spectrum import spectrum
+from scalewise.training._asked import Asked
+from scalewise.training._kernels import Kernels
+from scalewise.training._route import Found, Route
 from scalewise.training.posterior._added import PARTS, outcomes
 from scalewise.training.posterior._averages import TOLERANCE, scrambles
 from scalewise.training.posterior._coefficients import OfLayer, by_layer
-from scalewise.training.posterior._point import Point, kernels_of
+from scalewise.training.posterior._point import Point
 
 _STANDARD_ERRORS = 4.0  # an error is to hold for all entries, as in `predict`
 _MEMORY = 8  # GiB
@@ -62,8 +63,9 @@ def _gibibytes(asked: Asked) -> float:
     return 8 * kept / 2**30
 
 
-def _compute(asked: Asked, names: Sequence[str]) -> Found:
-    net, at, K = _expanded(asked, whole="output_covariance_nlo" in names)
+def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+    asked, K = kernels.asked, kernels.square()["kernel"]
+    net, at = asked.net, point_of(kernels, whole="output_covariance_nlo" in names)
     weighted, tails = asked.algorithm.has_evidence, "test_error_nlo" in names
     # Parts may cancel in what they are parts of.
     tolerance = min(TOLERANCE, 0.5 * (asked.accuracy or 1.0) / _STANDARD_ERRORS)
@@ -85,13 +87,16 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     return Found(values, errors, coords, {"neurons_sampled": points})
 
 
-def _expanded(asked: Asked, *, whole: bool) -> tuple[Network, Point, np.ndarray]:
-    """The network, what is expanded about, and its kernel at every layer."""
-    net, task, noise = asked.net, asked.task, asked.algorithm.noise_variance
-    K = kernels_of(asked)
-    count = len(task.inputs)
-    known = spectrum(K[-1, :count, :count], "kernel of the training samples")
-    return net, Point.of(K[-1], task.targets, known, noise, whole=whole), K
+def point_of(kernels: Kernels, *, whole: bool) -> Point:
+    """The posterior of infinite width that is expanded about.
+
+    Args:
+        kernels: Of a call.
+        whole: Whether covariances between test samples are wanted.
+    """
+    asked, K = kernels.asked, kernels.square()["kernel"][-1]
+    noise = asked.algorithm.noise_variance
+    return Point.of(K, asked.task.targets, kernels.trained, noise, whole=whole)
 
 
 def _features(layers: list[OfLayer], net: Network) -> np.ndarray:
@@ -113,5 +118,6 @@ NEURONS = Route(
     conditions_last_layer,
     frozenset((*_MEANS, *_SPREADS, *_LEARNED)),
     _obstacle,
-    _compute,
+    _run,
+    kinds=("kernel",),
 )

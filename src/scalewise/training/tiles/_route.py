@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.tasks import Task
-from scalewise.training._asked import Arrays, Asked, Found, Route
-from scalewise.training._sample_kernels import between
-from scalewise.training._spectrum import spectrum
+from scalewise.training._asked import Arrays, Asked
+from scalewise.training._kernels import Kernels
+from scalewise.training._route import Found, Route
+from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._change import Change
 from scalewise.training.tiles._covariance import Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
@@ -70,12 +71,11 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _compute(asked: Asked, names: Sequence[str]) -> Found:
+def _run(kernels: Kernels, names: Sequence[str]) -> Found:
     """At one accuracy of expectations after the other."""
-    wanted = frozenset(names)
-    x = np.concatenate([asked.task.inputs, asked.tests])
-    K, Theta = between(asked.net, x, layers=range(1, asked.net.depth + 1))
-    setting, nodes = _setting(asked, K[-1], Theta[-1]), 0
+    asked, wanted = kernels.asked, frozenset(names)
+    K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
+    setting, nodes = _setting(asked, K[-1], Theta[-1], kernels.trained), 0
     fine = asked.accuracy is not None and asked.accuracy < _SINGLE
     dtype = np.float64 if setting.count <= _DOUBLE or fine else np.float32
     layers = sites(asked.net, (K, Theta), dtype=dtype)
@@ -120,7 +120,7 @@ TILES = Route(
     lambda algorithm: algorithm.weighs and algorithm.trains_hidden,
     frozenset(_OUTCOMES),
     _obstacle,
-    _compute,
+    _run,
 )
 
 
@@ -143,14 +143,15 @@ def _few(
     )
     own, rows = replace(asked, task=part), np.concatenate([train, count + tests])
     kernels = K[:, rows][:, :, rows], Theta[:, rows][:, :, rows]
-    setting = _setting(own, kernels[0][-1], kernels[1][-1])
+    few = kernels[1][-1][: len(train), : len(train)]
+    trained = spectrum(few, "NTK of the training samples")
+    setting = _setting(own, kernels[0][-1], kernels[1][-1], trained)
     layers = sites(asked.net, kernels)
     return lambda accuracy: _outcomes(own, setting, layers(accuracy), wanted)
 
 
-def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray) -> Setting:
-    task, count = asked.task, len(asked.task.inputs)
-    trained = spectrum(Theta[:count, :count], "NTK of the training samples")
+def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray, trained: Spectrum) -> Setting:
+    task = asked.task
     some = trained.h > 0
     weights = asked.algorithm.sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
     return Setting(K, Theta, task.targets.T, trained.U[:, some], weights)

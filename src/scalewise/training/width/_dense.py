@@ -11,11 +11,13 @@ from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import untold
-from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._asked import Arrays, Asked
 from scalewise.training._generalisation import class_error_nlo
+from scalewise.training._kernels import Kernels
 from scalewise.training._moved_kinks import in_words, moved
 from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._spectrum import Spectrum, spectrum
+from scalewise.training._route import Found, Route
+from scalewise.training._spectrum import Spectrum
 from scalewise.training.tiles._refined import ENOUGH, FINER, levels_until, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._contractions import Frame
@@ -27,7 +29,6 @@ from scalewise.training.width._tensors import (
     letters_of,
     most_labels,
     shared_tensors,
-    theta,
 )
 from scalewise.training.width._widened import shared_channels, without
 
@@ -96,7 +97,7 @@ class _Setting:
         task, some = self.asked.task, self.trained.h > 0
         h, U = self.trained.h[some], self.trained.U[:, some]
         reaches = self.asked.algorithm.reaches(h, time, targets=task.targets.size)
-        K, Theta = self.samples.flow.K[-1], theta(self.samples.flow)
+        K, Theta = self.samples.K[-1], self.samples.Theta[-1]
         n, both = len(task.inputs), np.ix_(self.places, self.places)
         frame = Frame(U, Theta[both][n:, :n] @ U, reaches["H"].beyond)
         own = {x: tensor[np.ix_(*(self.places,) * tensor.ndim)] for x, tensor in tensors.items()}
@@ -110,7 +111,7 @@ def unknown(asked: Asked, name: str) -> str:
         return why
     if asked.plain is None and not asked.algorithm.trains_hidden:
         return "of the last layer alone the fluctuations of its metric tell it"
-    letters = letters_of(_network(asked))
+    letters = letters_of(asked.learner)
     for letter in letters:
         row = of_letter(letter)
         if why := row.obstacle_of(net):
@@ -164,16 +165,16 @@ def too_many_for_parameter(asked: Asked) -> str:
     )
 
 
-def learning_parameter(asked: Asked) -> float:
+def learning_parameter(kernels: Kernels) -> float:
     """The learning parameter by itself, of any activation: it takes fluctuations of the NTK alone.
 
     Args:
-        asked: The call, of at most as many samples as `too_many_for_parameter` allows.
+        kernels: Of a call with at most as many samples as `too_many_for_parameter` allows.
     """
     found = 0.0
-    for setting in _settings(asked, frozenset({"learning_parameter"})):
+    for setting in _settings(kernels, frozenset({"learning_parameter"})):
         run = setting.samples.fluctuations(setting.net)
-        for time in _times(asked):
+        for time in _times(kernels.asked):
             found = max(found, float(_learning_parameter(setting.moments(run, time))))
     return found
 
@@ -202,13 +203,13 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _compute(asked: Asked, names: Sequence[str]) -> Found:
+def _run(kernels: Kernels, names: Sequence[str]) -> Found:
     """All blocks of tests, put together."""
-    wanted = frozenset(names)
+    asked, wanted = kernels.asked, frozenset(names)
     parts: list[tuple[Arrays, Arrays]] = []
     on_train: tuple[Arrays, Arrays] = {}, {}
     with shared_tensors():
-        settings = list(_settings(asked, wanted))
+        settings = list(_settings(kernels, wanted))
         _tell(settings)
         for setting in settings:
             parts.append(_of_block(setting))
@@ -228,20 +229,32 @@ def _compute(asked: Asked, names: Sequence[str]) -> Found:
     return Found(values, errors, coords, {"learning_parameter": largest})
 
 
-DENSE = Route("dense", lambda algorithm: algorithm.weighs, _OUTCOMES, _obstacle, _compute)
+def _tests(asked: Asked, names: Sequence[str]) -> int:
+    """Tests whose tensors, with those of the training samples, are made at once."""
+    if _AT_ONCE.intersection(names):
+        return len(asked.tests)
+    return max(_room(asked) - len(asked.task.inputs), 1)
 
 
-def _settings(asked: Asked, wanted: frozenset[str]) -> Iterator[_Setting]:
-    net, tests, count = _network(asked), asked.tests, len(asked.task.inputs)
-    size = max(len(tests) if wanted & _AT_ONCE else _room(asked) - count, 1)
+DENSE = Route(
+    "dense",
+    lambda algorithm: algorithm.weighs,
+    _OUTCOMES,
+    _obstacle,
+    _run,
+    tests=_tests,
+)
+
+
+def _settings(kernels: Kernels, wanted: frozenset[str]) -> Iterator[_Setting]:
+    asked = kernels.asked
+    x, tests, known = asked.task.inputs, asked.tests, asked.task.test_targets
+    size = max(_tests(asked, tuple(wanted)), 1)
     for start in range(0, max(len(tests), 1), size):
         block = slice(start, start + size)
-        samples, places = Samples.of(net, np.concatenate([asked.task.inputs, tests[block]]))
-        train = np.ix_(places[:count], places[:count])
-        trained = spectrum(theta(samples.flow)[train], "NTK of the training samples")
-        known = asked.task.test_targets
+        samples, places = Samples.of(np.concatenate([x, tests[block]]), kernels.square(block))
         targets = None if known is None else known[block]
-        yield _Setting(asked, wanted, net, samples, places, trained, targets)
+        yield _Setting(asked, wanted, asked.learner, samples, places, kernels.trained, targets)
 
 
 def _room(asked: Asked) -> int:
@@ -268,7 +281,7 @@ def _tell(settings: Sequence[_Setting]) -> None:
     if has_accuracies(net, samples.inputs):
         levels = levels_until(ENOUGH if asked.accuracy is None else asked.accuracy)
         inner = [
-            sum(samples.layers(accuracy)(net.activation, K).inner for K in samples.flow.K[:-1])
+            sum(samples.layers(accuracy)(net.activation, K).inner for K in samples.K[:-1])
             for accuracy in levels
         ]
         seconds = [entries * nodes / _RATE for nodes in inner]
@@ -456,12 +469,3 @@ def _joined(parts: list[Arrays]) -> Arrays:
         else:
             found[name] = np.concatenate(blocks, axis=-1)
     return found
-
-
-def _network(asked: Asked) -> Network:
-    """The network that learns: of its last layer alone, with rates equal to its variances."""
-    net = asked.plain
-    if net is None or asked.algorithm.trains_hidden:
-        return asked.net if net is None else net
-    none = (0.0,) * (net.depth - 1)
-    return net.numbered(lambda_b=(*none, net.C_b[-1]), lambda_W=(*none, net.C_W[-1]))

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.networks import Network
 from scalewise.networks.spi import course
-from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
 from scalewise.theory.order._runs import as_arrays, runs_of
 from scalewise.theory.order._tensor_flow import tensor_runs
 from scalewise.theory.order._tensors import ALIKE, in_parts
@@ -48,21 +47,32 @@ class Samples:
 
     Args:
         inputs: All different.
-        flow: Kernel and NTK at every layer.
+        K: Their kernel, at every layer of a fully connected network, otherwise at the last.
+        Theta: Their NTK, likewise.
     """
 
     inputs: Float[np.ndarray, "sample *positions feature"]
-    flow: KernelFlow
+    K: Float[np.ndarray, "layer sample sample"]
+    Theta: Float[np.ndarray, "layer sample sample"]
     _layers: dict[Accuracy, Layers] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
-        cls, net: Network, x: Float[np.ndarray, "all *positions feature"]
+        cls,
+        x: Float[np.ndarray, "all *positions feature"],
+        kernels: dict[str, Float[np.ndarray, "layer all all"]],
     ) -> tuple[Samples, np.ndarray]:
-        """From inputs of which some may be equal, with the place of each among the different ones."""
-        different, places = np.unique(x + 0.0, axis=0, return_inverse=True)
-        layers = None if net.is_plain else (net.depth,)
-        return cls(different, kernel_flow(net, different, layers=layers)), places
+        """Inputs of which some may be equal, with the place of each among the different ones.
+
+        Args:
+            x: The inputs.
+            kernels: Their ``"kernel"`` and their ``"ntk"``.
+        """
+        different, first, places = np.unique(
+            x + 0.0, axis=0, return_index=True, return_inverse=True
+        )
+        K, Theta = (kernels[kind][:, first][:, :, first] for kind in ("kernel", "ntk"))
+        return cls(different, K, Theta), places
 
     def layers(self, accuracy: Accuracy) -> Layers:
         """Expectations of the layers, made once for networks that differ by their widths."""
@@ -94,7 +104,7 @@ class Samples:
     def _made(self, net: Network, letters: tuple[str, ...], accuracy: Accuracy | None) -> Runs:
         make = ALIKE if accuracy is None else self.layers(accuracy)
         if net.is_plain:
-            return tensor_runs(net, self.flow.K, self.flow.Theta, letters, make)
+            return tensor_runs(net, self.K, self.Theta, letters, make)
         together = None if accuracy is None else _TOGETHER
         return runs_of(net, self.inputs, letters, make, together)
 
@@ -125,12 +135,6 @@ def letters_of(net: Network) -> tuple[str, ...]:
     below = [net.program.own(layer) for layer in range(1, net.depth)]
     learns = any(own.lambda_b or own.lambda_W for own in below)
     return LETTERS if learns else tuple(x for x in LETTERS if x not in _NEVER)
-
-
-def theta(flow: KernelFlow) -> np.ndarray:
-    """The NTK of the last layer."""
-    assert flow.Theta is not None
-    return flow.Theta[-1]
 
 
 def _size(runs: Runs) -> int:
