@@ -49,8 +49,8 @@ class Excite(Layer):
     def at(self, C_b: float, C_W: float) -> Layer:
         """Refused: a gate makes signals smaller by what it is on average."""
         raise ValueError(
-            "A network with Excite has no critical initialisation that is known: gates make signals smaller. Choose "
-            "C_b and C_W yourself."
+            "A network with Excite has no critical initialisation that is known: gates make signals smaller. "
+            "Choose C_b and C_W yourself."
         )
 
     def into(self, build: Builder, of: Field) -> Field:
