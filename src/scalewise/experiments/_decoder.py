@@ -209,7 +209,15 @@ def tuned_constants(
 ) -> Tuned:
     """Constants, rate and decay, tuned at the base alone."""
     arm = Arm("planned")
-    cell = Cell(arm, common.base, (), 0, optimizer, common.steps, common.batch)
+    cell = Cell(
+        arm=arm,
+        size=common.base,
+        rates=(),
+        seeds=0,
+        optimizer=optimizer,
+        steps=common.steps,
+        batch=common.batch,
+    )
 
     def train(
         plan: TorchPlan, model: nn.Module, seed: int, lr: float, weight_decay: float

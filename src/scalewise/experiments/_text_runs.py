@@ -51,13 +51,13 @@ Progress = Callable[[int, int], None] | None
 def common_of(config: Any) -> Common:
     """Settings that the trainings of a config share."""
     return Common(
-        "text",
-        (config.widths[0], config.depths[0]),
-        config.batch,
-        config.steps[0],
-        config.context,
-        config.held,
-        config.characters,
+        task="text",
+        base=(config.widths[0], config.depths[0]),
+        batch=config.batch,
+        steps=config.steps[0],
+        context=config.context,
+        held=config.held,
+        symbols=config.characters,
     )
 
 
@@ -74,15 +74,15 @@ def runs_of(
     def cell(family: str, size: tuple[int, int], steps: int) -> Cell:
         own = tuned.settings["weight_decay"] if ARMS[family].tuned else config.weight_decay
         return Cell(
-            ARMS[family],
-            size,
-            tuple(config.rates),
-            config.seeds,
-            optimizer,
-            steps,
-            config.batch,
-            own,
-            tuned.constants,
+            arm=ARMS[family],
+            size=size,
+            rates=tuple(config.rates),
+            seeds=config.seeds,
+            optimizer=optimizer,
+            steps=steps,
+            batch=config.batch,
+            weight_decay=own,
+            constants=tuned.constants,
         )
 
     sizes = list(config.sizes.values())

@@ -159,13 +159,13 @@ def run(
     losses, said, unigram = [], [], []
     for task in config.tasks:
         common = Common(
-            task,
-            (config.widths[0], config.depth),
-            config.batch,
-            config.steps,
-            config.context,
-            config.held,
-            config.symbols,
+            task=task,
+            base=(config.widths[0], config.depth),
+            batch=config.batch,
+            steps=config.steps,
+            context=config.context,
+            held=config.held,
+            symbols=config.symbols,
         )
         start = {"lr": 2.0**config.start, "weight_decay": config.weight_decay}
         tuned = tuned_constants(
@@ -179,15 +179,15 @@ def run(
         )
         cells = [
             Cell(
-                arm,
-                (n, config.depth),
-                config.rates,
-                config.seeds,
-                "adamw",
-                config.steps,
-                config.batch,
-                tuned.settings["weight_decay"] if arm.tuned else config.weight_decay,
-                tuned.constants if arm.tuned else None,
+                arm=arm,
+                size=(n, config.depth),
+                rates=config.rates,
+                seeds=config.seeds,
+                optimizer="adamw",
+                steps=config.steps,
+                batch=config.batch,
+                weight_decay=tuned.settings["weight_decay"] if arm.tuned else config.weight_decay,
+                constants=tuned.constants if arm.tuned else None,
             )
             for arm in ARMS
             for n in config.widths

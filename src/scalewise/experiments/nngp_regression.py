@@ -65,12 +65,12 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "MNIST 1k, ReLU": Row("mnist", 1000, "relu", 20, 1.45, 0.28, 0.9279),
-    "MNIST 1k, tanh": Row("mnist", 1000, "tanh", 20, 1.96, 0.62, 0.9266),
-    "CIFAR 1k, ReLU": Row("cifar10_small", 1000, "relu", 7, 1.28, 0.0, 0.3608),
-    "CIFAR 1k, tanh": Row("cifar10_small", 1000, "tanh", 50, 2.97, 0.97, 0.3702),
-    "MNIST 10k, ReLU": Row("mnist", 10000, "relu", 7, 0.61, 0.07, 0.9765),
-    "MNIST 10k, tanh": Row("mnist", 10000, "tanh", 2, 1.62, 0.28, 0.9773),
+    "MNIST 1k, ReLU": Row("mnist", 1000, "relu", 20, C_W=1.45, C_b=0.28, published=0.9279),
+    "MNIST 1k, tanh": Row("mnist", 1000, "tanh", 20, C_W=1.96, C_b=0.62, published=0.9266),
+    "CIFAR 1k, ReLU": Row("cifar10_small", 1000, "relu", 7, C_W=1.28, C_b=0.0, published=0.3608),
+    "CIFAR 1k, tanh": Row("cifar10_small", 1000, "tanh", 50, C_W=2.97, C_b=0.97, published=0.3702),
+    "MNIST 10k, ReLU": Row("mnist", 10000, "relu", 7, C_W=0.61, C_b=0.07, published=0.9765),
+    "MNIST 10k, tanh": Row("mnist", 10000, "tanh", 2, C_W=1.62, C_b=0.28, published=0.9773),
 }
 FILES = ("mnist.npz", "cifar10_small.npz")
 CLASSES = 10

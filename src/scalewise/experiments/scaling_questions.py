@@ -180,13 +180,13 @@ def _of_task(
 ) -> np.ndarray:
     """Losses over (case, size, rate, seed): bases at all rates, other sizes about where the best is expected."""
     common = Common(
-        task,
-        (config.widths[0], config.depths[0]),
-        config.batch,
-        config.steps,
-        config.context,
-        config.held,
-        config.symbols,
+        task=task,
+        base=(config.widths[0], config.depths[0]),
+        batch=config.batch,
+        steps=config.steps,
+        context=config.context,
+        held=config.held,
+        symbols=config.symbols,
     )
     every = list(config.sizes.values())
     losses = np.full((len(cases), len(every), len(config.rates), config.seeds), np.nan)
@@ -227,14 +227,14 @@ def _asked(case: Case, size: tuple[int, int], config: Config) -> bool:
 
 def _cell(case: Case, size: tuple[int, int], config: Config) -> Cell:
     return Cell(
-        case.arm,
-        size,
-        config.rates,
-        config.seeds,
-        case.optimizer,
-        case.longer * config.steps,
-        config.batch,
-        case.weight_decay,
+        arm=case.arm,
+        size=size,
+        rates=config.rates,
+        seeds=config.seeds,
+        optimizer=case.optimizer,
+        steps=case.longer * config.steps,
+        batch=config.batch,
+        weight_decay=case.weight_decay,
     )
 
 
