@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from scalewise.gaussian import pair_moments
 from scalewise.networks._nodes import HYPERPARAMETERS
-from scalewise.networks.layers import Builder, Field
+from scalewise.networks.layers import Builder, Excite, Field
 
 RNG = np.random.default_rng(6)
 TAIL = (sw.GlobalAvgPool(), sw.Dense(1))
@@ -124,6 +125,12 @@ REFUSED = {
     "embeds the positions of the inputs": (sw.Conv(3, stride=2), sw.Positions(), *TAIL),
     "reads the graph of each sample": (sw.Dense(), sw.Aggregate(), *TAIL),
     "adds the inputs": (sw.Positions(), *TAIL),
+    "makes one channel of every 3 of random layers, and there are 8": (
+        sw.Dense(),
+        Excite(3),
+        *TAIL,
+    ),
+    "there are only inputs": (Excite(2), *TAIL),
 }
 
 
@@ -131,6 +138,24 @@ REFUSED = {
 def test_layers_that_do_not_fit_are_named(sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         sw.Network(*REFUSED[sentence], input_shape=(6, 2), width=8)
+
+
+def test_gates_of_channels_multiply_kernels_by_that_of_a_network_of_means() -> None:
+    x, b, W = RNG.normal(size=(2, 3, 4)), 0.2, 1.4
+    head = (sw.Dense(), "gelu", Excite(2, "tanh", "sigmoid"))
+    found = kernel(*head, *TAIL, x=x, C_b=b, C_W=W)
+
+    def behind(sigma: str, K: np.ndarray) -> np.ndarray:
+        own = np.diagonal(K)
+        moments = pair_moments(sw.activation(sigma), own[:, None], own[None], K, ((0, 0),))
+        return moments[0, 0].value
+
+    rows = x.reshape(6, 4)
+    mean = np.kron(np.eye(2), np.full((1, 3), 1 / 3))
+    fields = behind("gelu", b + W * rows @ rows.T / 4)
+    means = b + W * mean @ fields @ mean.T
+    gates = np.kron(behind("sigmoid", b + W * behind("tanh", means)), np.ones((3, 3)))
+    np.testing.assert_allclose(found, b + W * mean @ (fields * gates) @ mean.T, rtol=1e-9)
 
 
 def test_the_page_for_contributors_shows_a_whole_layer() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from scalewise.networks.layers import Excite
 from architectures import RATES
 from grids import few
 from networks import agrees_at_two_widths
@@ -51,6 +52,7 @@ EXACT = {
         *(sw.Conv(3), "relu", sw.LayerNorm(0.1, positions=True), sw.Conv(2), sw.GroupNorm(2), "relu"),
         *(sw.GroupNorm(4, 0.2), sw.AvgPool(2), sw.GlobalAvgPool()),
     ),
+    "gates of channels": (sw.Conv(3), "tanh", Excite(4), sw.GlobalAvgPool()),
     "across": (
         *(sw.Dense(), sw.Attention(heads=1, queries=[sw.Take((0, 2))]), "relu"),
         sw.GlobalAvgPool(),

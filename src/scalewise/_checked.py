@@ -39,7 +39,7 @@ __all__ = [
 
 @readable
 class Must(NamedTuple):
-    """What an argument must be beside its type; written into ``Annotated``.
+    """A condition on an argument beside its type; written into ``Annotated``.
 
     Args:
         words: What it must be, with an article: ``"a positive finite number"``.
@@ -53,7 +53,7 @@ class Must(NamedTuple):
 
 
 class _Reader(NamedTuple):
-    """What a type is called, and what brings a value to it or raises `_UnfitError`; it is told the name."""
+    """A type's name, and its converter, which is told the argument's name and may raise `_UnfitError`."""
 
     words: str
     read: Callable[[str, Any], Any]
@@ -165,7 +165,7 @@ def _resolved(annotation: Any, known: dict[str, Any]) -> Any:
 
 
 def _reader(hint: Any) -> _Reader | None:
-    """What brings a value to a type; ``None`` for a type that everything has."""
+    """The converter to a type; ``None`` for a type that everything has."""
     if isinstance(hint, TypeVar):
         return _one_of((hint,)) if hint.__constraints__ else None
     origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)

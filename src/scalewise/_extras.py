@@ -71,7 +71,7 @@ install it with: pip install 'scalewise[torch]'
 
 
 def installed(package: str) -> bool:
-    """Whether a package is there; a folder of that name, where somebody works, is not the package."""
+    """True if a package is there; a folder of that name, where somebody works, is not the package."""
     try:
         spec = find_spec(package)
     except (ModuleNotFoundError, ValueError):

@@ -126,7 +126,7 @@ def of_tangents_of_units(net: Network) -> str:
 
 
 def _meets_itself(net: Network, again: Counter[int]) -> bool:
-    """Whether what weights make that are used again is added to other random layers, as in states."""
+    """True if the output of reused weights is added to other random layers, as in states."""
     program = net.program
     return any(
         isinstance(program.nodes[k], _nodes.Draw) and again[program.weights_of(k)] > 1

@@ -94,7 +94,7 @@ def _table(rows: Rows) -> str:
 
 
 def _listed(noun: Any) -> Iterator[str | Rows]:
-    """What a noun says of itself in one line, and what it was made of."""
+    """A noun's one line, and its arguments."""
     if type(noun).__str__ is not object.__str__:
         yield str(noun).split("\n")[0]
     made = noun._given() if hasattr(noun, "_given") else {k: v for k, v, _ in arguments(noun)}
@@ -131,7 +131,7 @@ def arguments(noun: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def is_default(value: Any, default: Any) -> bool:
-    """Whether an argument need not be said.
+    """True if an argument need not be said.
 
     Args:
         value: What it is.
@@ -172,7 +172,7 @@ def _short(value: Any, room: int = _ROOM) -> str:
 
 
 def _plain(value: Any) -> bool:
-    """Whether it is a dataclass that does not say itself how it is shown."""
+    """True for a dataclass that does not say itself how it is shown."""
     return is_dataclass(value) and not hasattr(value, "_repr_html_")
 
 

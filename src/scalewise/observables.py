@@ -132,17 +132,17 @@ class Observable(Quantity):
 
     @property
     def covariance(self) -> bool:
-        """Whether networks are needed in pairs: it is the covariance of what each has of two samples."""
+        """True if networks are needed in pairs: it is the covariance of what each has of two samples."""
         return self.components in (_symmetric_on_pairs, _matrix_on_pairs)
 
     @property
     def takes_jets(self) -> bool:
-        """Whether single units are followed with second and third derivatives."""
+        """True if single units are followed with second and third derivatives."""
         return self.of_units is why.of_jets_of_units
 
     @property
     def sampled(self) -> bool:
-        """Whether it takes expectations of all pairs of pairs of inputs, which are costly."""
+        """True if it takes expectations of all pairs of pairs of inputs, which are costly."""
         return self.order > 0
 
 
@@ -384,7 +384,7 @@ def of_letter(letter: str) -> Observable:
 
 
 def exists(row: Observable, activation: Activation) -> bool:
-    """Whether the observable of a `row` exists for an `activation`."""
+    """True if the observable of a `row` exists for an `activation`."""
     return not row.obstacle(activation)
 
 

@@ -42,7 +42,7 @@ _MOST_PASTS = 60
 @dataclass(frozen=True)
 @readable
 class Selection:
-    """What is computed, and what "default" or "all" would have held but for a reason.
+    """Observables that are computed, and those that "default" or "all" lack for a reason.
 
     Args:
         names: Observables, in the order of the table.
@@ -53,7 +53,7 @@ class Selection:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def without(self, left_out: dict[str, str]) -> Selection:
-        """The same with more left out: `left_out` says why, by name."""
+        """A selection with more left out: `left_out` says why, by name."""
         names = tuple(name for name in self.names if name not in left_out)
         reasons = self.left_out | left_out
         return Selection(names, {name: reasons[name] for name in OBSERVABLES if name in reasons})
@@ -237,7 +237,7 @@ def _not_by_units(net: Network, samples: int, row: Observable) -> str:
 
 @readable
 class Told(NamedTuple):
-    """What tells an observable of order 1/n, and why not what costs less.
+    """The evaluator of an observable of order 1/n, and why not a cheaper one.
 
     Args:
         by: Whole arrays, read-outs that are carried back, single units, or nothing.
@@ -251,7 +251,7 @@ class Told(NamedTuple):
 
 
 def told_by(net: Network, samples: int, row: Observable, layers: Sequence[int]) -> Told:
-    """What tells an observable of order 1/n of some layers of one site.
+    """The evaluator of an observable of order 1/n, of some layers of one site.
 
     Args:
         net: The network; of fully connected layers without skip connections others tell it.
@@ -275,7 +275,7 @@ def told_by(net: Network, samples: int, row: Observable, layers: Sequence[int]) 
 
 
 def told_together(net: Network, samples: int, rows: Sequence[Observable]) -> Told:
-    """What tells several observables of the last layer at once, in estimates that belong together.
+    """The evaluator of several observables of the last layer at once, in estimates that belong together.
 
     Args:
         net: The network; of fully connected layers without skip connections others tell them.
@@ -308,7 +308,7 @@ def _unfit(row: Observable, net: Network, samples: int) -> str:
 
 
 def omissions(attributes: Mapping[str, Any]) -> list[str]:
-    """What a result leaves out, in words: one sentence or two for each reason.
+    """Sentences on what a result leaves out, one or two for each reason.
 
     Args:
         attributes: Of what `predict` or `measure` returned.

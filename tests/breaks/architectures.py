@@ -325,6 +325,12 @@ MUTANTS = (
         "Columns(inputs.channels - nodes, inputs.channels)",
         "Columns(0, nodes)",
     ),
+    row("networks/layers/_excite.py", OWN)(
+        "gates: of each position alone", "GlobalAvgPool().into(build, of)", "of"
+    ),
+    row("networks/layers/_excite.py", OWN)(
+        "gates: without a layer between", "(between, self.sigma, Dense", "(Dense"
+    ),
     row("networks/layers/_skip.py", POINT)(
         "critical skips: the trunk counts once", "1 - self.factor**2", "1 - self.factor"
     ),

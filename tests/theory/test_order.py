@@ -7,6 +7,7 @@ import pytest
 
 import scalewise as sw
 from scalewise.networks import ResidualMLP
+from scalewise.networks.layers import Excite
 from scalewise.theory.order import _responses, _shifts
 from scalewise.theory.order._populations import populations
 from scalewise.theory.order._responses import order_one
@@ -95,6 +96,10 @@ NETWORKS: dict[str, tuple[Layers, np.ndarray]] = {
             sw.Conv(3), sw.GroupNorm(4), "tanh", sw.Conv(3, groups=4), "tanh", sw.GlobalAvgPool(),
             sw.Dense(1),
         ),
+        PLACED,
+    ),
+    "gates of channels": (
+        (sw.Conv(3), "tanh", Excite(2, "tanh"), sw.GlobalAvgPool(), sw.Dense(1)),
         PLACED,
     ),
     "beside": (

@@ -48,6 +48,25 @@ class Fading(Stepwise):
         return ByDescent(tuple(1.0 / h.max() / (1 + k) for k in range(8)), self.steps)
 
 
+def inertia(v: Any, F: Any, rate: Any, friction: Any) -> tuple[Any, Any]:
+    """A short time of a motion with a mass: by Strang, half of the friction before the force and half behind it."""
+    half = 1 - friction * rate / 2
+    v = half * half * v - half * rate * F
+    return rate * v, v
+
+
+@dataclass(frozen=True)
+class Rolling(Stepwise):
+    """A flow with a mass of 1 and friction, in steps of a short time: what it reaches is known in closed form."""
+
+    time: float
+    friction: float
+    steps: int = 200
+
+    def motion(self, h: np.ndarray, *, targets: int = 1) -> ByDescent:
+        return ByDescent((self.time / self.steps,), self.steps, self.friction, inertia)
+
+
 @dataclass(frozen=True)
 class Cut(Algorithm):
     """Directions whose eigenvalues are small are not learned at all: a filter, and no more."""
@@ -80,6 +99,26 @@ def test_its_filter_is_its_own_recursion() -> None:
         wanted[3, 0, 0] = wanted[3, 0, 0] if ridge else np.inf
         np.testing.assert_allclose(found.gain, wanted[..., 0], rtol=1e-9)
         np.testing.assert_allclose(found.left, wanted[..., 1], atol=1e-9)
+
+
+def test_a_flow_with_a_mass_oscillates_and_its_steps_converge() -> None:
+    h, friction, time = np.array([0.02, 0.3, 1.4, 6.0]), 0.8, 4.0
+    half = friction / 2
+    turn = np.emath.sqrt(h - half**2)
+    rest = np.exp(-half * time) * (np.cos(turn * time) + half / turn * np.sin(turn * time))
+    assert (rest.real[1:] < 0).any()  # it overshoots, which no flow without a mass does
+    apart = [
+        np.abs(Rolling(time, friction, steps).filter(h).left - rest.real).max()
+        for steps in (400, 800)
+    ]
+    assert apart[0] < 0.03
+    assert 0.9 < np.log2(apart[0] / apart[1]) < 2.1
+    found = sw.predict_training(NET, TASK, Rolling(time, friction, 20), observables="all")
+    drawn = sw.measure_training(
+        NET.at_width(256), TASK, Rolling(time, friction, 20), networks=300, seed=5
+    )
+    assert "output_mean_nlo" in found
+    assert sw.compare(found, drawn).passed is not False
 
 
 def test_its_weights_of_order_one_over_n_come_from_the_rule() -> None:

@@ -57,7 +57,7 @@ def freedom(attrs: Mapping[str, Any], each: np.ndarray) -> np.ndarray:
 
 
 def lost(epsilon: np.ndarray, *, covariance: bool) -> np.ndarray:
-    """Of networks with these expansion parameters, by the kurtosis of log-normal numbers."""
+    """Share of the networks lost at these expansion parameters, by the kurtosis of log-normal numbers."""
     w = 1 + epsilon
     kurtosis = w**4 + 2 * w**3 + 3 * w**2 - 3
     return np.asarray((_OF_COVARIANCES if covariance else _OF_MEANS) * (kurtosis - 1) / 2)

@@ -179,7 +179,7 @@ def compare(
 def _verdict(
     scores: Sequence[Scores], limit: float, networks: int, *, whole: bool
 ) -> tuple[bool | None, str, tuple[str, ...]]:
-    """Whether the two agree, what nobody can say, and the observables that are decided: all or none if `whole`."""
+    """Agreement of the two, what nobody can say, and the decided observables: all or none if `whole`."""
     found = undecided(scores, limit)
     decided = tuple(s.name for s in scores if s.name not in found)
     wrong = any(s.contradicts(limit) for s in scores)
@@ -223,18 +223,20 @@ def _score(predicted: xr.Dataset, ensemble: xr.Dataset, names: Sequence[str]) ->
         found = np.asarray(sem.values, float) * shrunk(size(theirs), size(numbers))
         error = np.asarray(np.hypot(found, error_of(predicted, name)))
         yield Scores(
-            name,
-            layers,
-            theirs,
-            numbers,
-            error,
-            np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
-            np.asarray(rounding * scale),
-            np.broadcast_to(mask, numbers.shape),
-            np.asarray(nu * np.divide(error, found, out=np.ones_like(error), where=found > 0) ** 4),
-            name in _SMALL_BESIDE_ANOTHER,
-            still,
-            beyond,
+            name=name,
+            layers=layers,
+            predicted=theirs,
+            measured=numbers,
+            sem=error,
+            bias=np.asarray(predicted[f"{name}_bias"].values, dtype=np.float64),
+            floor=np.asarray(rounding * scale),
+            distinct=np.broadcast_to(mask, numbers.shape),
+            freedom=np.asarray(
+                nu * np.divide(error, found, out=np.ones_like(error), where=found > 0) ** 4
+            ),
+            beside_another=name in _SMALL_BESIDE_ANOTHER,
+            still=still,
+            beyond=beyond,
         )
 
 
@@ -250,7 +252,7 @@ def _largest(values: np.ndarray, axis: tuple[int, ...] | None = None) -> np.ndar
 
 
 def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> np.ndarray:
-    """What rounding is relative to: the scale of a positive matrix, else a layer's largest entry."""
+    """Scale to which rounding is relative: that of a positive matrix, else a layer's largest entry."""
     if OBSERVABLES[name].own_scale:
         return natural_scale(name, predicted)
     both = np.maximum(np.abs(measured), np.abs(predicted[name].values))

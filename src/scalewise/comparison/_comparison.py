@@ -175,7 +175,7 @@ class Scores:
     beyond: Bool[np.ndarray, "#layer"]
 
     def in_layers(self, where: Bool[np.ndarray, "#layer"]) -> Bool[np.ndarray, "..."]:
-        """What is true of layers, or of all entries, by entry."""
+        """A statement on layers, or on all entries, entry by entry."""
         return np.broadcast_to(
             where.reshape(-1, *[1] * (self.sem.ndim - 1)) if self.sem.ndim else where[0],
             self.sem.shape,
@@ -187,7 +187,7 @@ class Scores:
         return np.asarray(self.in_layers(self.still) & (self.sem <= 0.1 * self.floor))
 
     def contradicts(self, limit: float) -> bool:
-        """Whether an entry of which something can be decided is too far off."""
+        """True if an entry that can be decided is too far off."""
         far = np.abs(self.z(limit, beyond_bias=True)) > limit
         return bool((far & self.distinct & ~self.in_layers(self.beyond)).any())
 

@@ -161,7 +161,7 @@ def doubt(predicted: xr.Dataset, ensemble: xr.Dataset, names: Collection[str]) -
 
 
 def says_something(theory: xr.Dataset, predicted: xr.Dataset, name: str) -> bool:
-    """Whether a width is known to change a number, and how large it is.
+    """True if the theory knows by how much a width changes a number.
 
     Of what has no coefficient of 1/n, as the loss on training samples before the end, the first neglected order is
     that of 1/n, and nobody knows its size; the loss that training brings to 0 has none.
@@ -249,7 +249,7 @@ def _warn(epsilon: float, hidden: Sequence[int]) -> None:
 
 
 def _corrections(theory: xr.Dataset) -> dict[str, str]:
-    """What there is at a finite width, with the coefficient of 1/n of it that the theory holds, if it does."""
+    """Quantities of a finite width, each with its coefficient of 1/n if the theory has one."""
     own = {row.corrects: name for name, row in OUTCOMES.items() if name in theory and row.corrects}
     found = {
         name: own.get(row.corrected_as, "")

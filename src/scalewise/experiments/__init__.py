@@ -1,4 +1,4 @@
-"""What the sources claim, measured on real networks: one file each, `run(config)` and `figure`."""
+"""The claims of the sources, measured on real networks: one file each, `run(config)` and `figure`."""
 
 from scalewise._extras import require
 

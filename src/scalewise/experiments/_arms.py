@@ -44,7 +44,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Common:
-    """What all trainings of a comparison share.
+    """Settings that all trainings of a comparison share.
 
     Args:
         task: A sequence of `corpus`.

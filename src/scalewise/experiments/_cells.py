@@ -56,9 +56,12 @@ def trained(
     most = max(len(cell.rates) for cell in cells), max(cell.seeds for cell in cells)
     of = {f"{k}: {cell.label}": cell for k, cell in enumerate(cells)}
     found = sweep(
-        partial(_losses, common=common, most=most), {"run": of}, store=store, progress=progress or False,
+        partial(_losses, common=common, most=most),
+        {"run": of},
+        store=store,
+        progress=progress or False,
         client=client,
-    )  # fmt: skip
+    )
     return [
         found.loss.sel(run=name).values[:, : len(cell.rates), : cell.seeds]
         for name, cell in of.items()

@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
     weight_decay: float
 
     def of(self, name: str) -> dict[str, float]:
-        """What a tensor is drawn and trained with."""
+        """Settings with which a tensor is drawn and trained."""
         factors = self.plan.factors(name)
         return {
             "std": self.plan.std(name),
@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
         }
 
     def swapped(self, setting: str, patterns: tuple[str, ...], other: Recipe) -> Recipe:
-        """The same with one setting of some tensors as `other` has it."""
+        """A copy with one setting of some tensors as `other` has it."""
         names = {t.name for t in self.plan.table.tensors}
         theirs = {name for pattern in patterns for name in matching(pattern, names)}
         # Nothing times a factor stays nothing.
@@ -176,7 +176,7 @@ def _drawn_by(
 def critical_constants(
     task: str, symbols: int, context: int, width: int, depth: int
 ) -> Mapping[str, Any]:
-    """What the theory of the network proposes, as constants of the base."""
+    """Proposals of the theory of the network, as constants of the base."""
     known = corpus(task, symbols)
     read = torch.from_numpy(known.tokens[: 2 * context].reshape(2, context))
     fixed = {"depth": depth, "letters": known.symbols, "context": context}
@@ -209,7 +209,15 @@ def tuned_constants(
 ) -> Tuned:
     """Constants, rate and decay, tuned at the base alone."""
     arm = Arm("planned")
-    cell = Cell(arm, common.base, (), 0, optimizer, common.steps, common.batch)
+    cell = Cell(
+        arm=arm,
+        size=common.base,
+        rates=(),
+        seeds=0,
+        optimizer=optimizer,
+        steps=common.steps,
+        batch=common.batch,
+    )
 
     def train(
         plan: TorchPlan, model: nn.Module, seed: int, lr: float, weight_decay: float

@@ -47,7 +47,7 @@ def descended(
 
 
 def outputs_of(net: Network, networks: Networks, x: Float[np.ndarray, "sample feature"]) -> Outputs:
-    """What networks answer."""
+    """Outputs of networks."""
     return _layers(net, networks, x)[0][-1]
 
 

@@ -1,4 +1,4 @@
-"""What experiments have in common: the form of their settings, data read case by case, and powers read off data."""
+"""Parts that experiments share: the form of their settings, data read case by case, and powers read off data."""
 
 from __future__ import annotations
 

@@ -33,15 +33,15 @@ from scalewise.theory.single import single_input_flow
 
 @dataclass(frozen=True)
 class Settings:
-    """What is drawn.
+    """Settings of experiments on growth.
 
     Args:
         activations: With a critical initialisation.
         depth: $L$.
         deep: Layers of the recursion that is compared with the deep form.
         width: Of the measured networks.
-        networks: In each ensemble.
-        seed: Same seed, same numbers.
+        networks: Networks per ensemble.
+        seed: Random seed.
     """
 
     activations: tuple[str, ...] = ("tanh", "linear")
@@ -72,7 +72,7 @@ class Growth:
         r"""Predict and measure.
 
         Args:
-            config: What is drawn.
+            config: The settings.
 
         Returns:
             Over (activation, tensor, layer): ``ratio``, dimensionless coefficient of $1/n$, ``measured``,

@@ -77,7 +77,7 @@ class Number:
     def of(
         cls, data: xr.Dataset, what: str, expected: str | float, found: str, allowance: float = 0.0
     ) -> Number:
-        """Of data: `found` is a variable, with its ``_sem`` if there is one, `expected` another or a value."""
+        """A number of data: `found` is a variable, with any ``_sem``, and `expected` another or a value."""
         wanted = data[expected] if isinstance(expected, str) else expected
         return cls(
             what, float(wanted), float(data[found]), float(data.get(f"{found}_sem", 0.0)), allowance
@@ -85,11 +85,11 @@ class Number:
 
     @property
     def agrees(self) -> bool:
-        """Whether both are equal within four standard errors and the allowance."""
+        """True if both are equal within four standard errors and the allowance."""
         return self.agrees_among(1)
 
     def agrees_among(self, count: int) -> bool:
-        """The same of one of so many random numbers, of which one may be further off by chance."""
+        """True if both are equal as one of so many random numbers, of which one may be further off by chance."""
         away = limit_among(count) * self.sem + self.allowance
         return bool(abs(self.found - self.expected) <= away)
 

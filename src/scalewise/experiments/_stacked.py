@@ -186,7 +186,7 @@ class _Stack:
         ]
 
     def losses(self, batch: Tensor) -> Tensor:
-        """Of every run on the same texts."""
+        """Losses of every run on the same texts."""
         return self.one(self.parameters, batch.expand(len(self.entries), *batch.shape))
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""What losses of the decoder's experiment say: of each family its optima, and which of two loses less."""
+"""Conclusions from losses of the decoder's experiment: of each family its optima, and which of two loses less."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Family:
 
     @classmethod
     def of(cls, here: xr.Dataset) -> Family:
-        """Of a Dataset with ``loss`` over (size, rate, seed), ``width`` and ``depth``, the base first."""
+        """The family of a Dataset: ``loss`` over (size, rate, seed), ``width`` and ``depth``, the base first."""
         places = zip(here["size"].values, here.width.values, here.depth.values, strict=True)
         sizes = [GridSize(str(label), {"width": int(n), "depth": int(L)}) for label, n, L in places]
         rates, losses = [float(r) for r in here.rate.values], here.loss.values
@@ -94,7 +94,7 @@ def above(
 
 
 def families(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, Family]]]:
-    """Of every optimizer and duration the families that were trained."""
+    """Families that were trained, of every optimizer and duration."""
     line, every = widening(dataset), [*range(dataset.sizes["size"])]
     first = int(dataset.steps[0])
     found = []

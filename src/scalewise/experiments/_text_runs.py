@@ -49,11 +49,16 @@ Progress = Callable[[int, int], None] | None
 
 
 def common_of(config: Any) -> Common:
-    """What the trainings of a config share."""
+    """Settings that the trainings of a config share."""
     return Common(
-        "text", (config.widths[0], config.depths[0]), config.batch, config.steps[0], config.context,
-        config.held, config.characters,
-    )  # fmt: skip
+        task="text",
+        base=(config.widths[0], config.depths[0]),
+        batch=config.batch,
+        steps=config.steps[0],
+        context=config.context,
+        held=config.held,
+        symbols=config.characters,
+    )
 
 
 def runs_of(
@@ -69,9 +74,16 @@ def runs_of(
     def cell(family: str, size: tuple[int, int], steps: int) -> Cell:
         own = tuned.settings["weight_decay"] if ARMS[family].tuned else config.weight_decay
         return Cell(
-            ARMS[family], size, tuple(config.rates), config.seeds, optimizer, steps, config.batch, own,
-            tuned.constants,
-        )  # fmt: skip
+            arm=ARMS[family],
+            size=size,
+            rates=tuple(config.rates),
+            seeds=config.seeds,
+            optimizer=optimizer,
+            steps=steps,
+            batch=config.batch,
+            weight_decay=own,
+            constants=tuned.constants,
+        )
 
     sizes = list(config.sizes.values())
     of = (config.steps, FAMILIES, sizes)
@@ -103,10 +115,12 @@ def runs_of(
     x = np.log2(config.rates)
     best = 2.0 ** find_optimum(x, losses[0, FAMILIES.index(PLANNED_TUNED), 0]).place
     longer = replace(base, steps=config.steps[-1])
-    asked = {f"{what}: {name}": replace(at, arm=replace(base.arm, policy=name), rates=(best,))
-             for name, row in POLICIES.items()
-             for what, at in (("batch", half), ("tokens", longer))
-             if what in row.covers and (what == "batch" or len(config.steps) > 1)}  # fmt: skip
+    asked = {
+        f"{what}: {name}": replace(at, arm=replace(base.arm, policy=name), rates=(best,))
+        for name, row in POLICIES.items()
+        for what, at in (("batch", half), ("tokens", longer))
+        if what in row.covers and (what == "batch" or len(config.steps) > 1)
+    }
     policies = np.array(made(list(asked.values()), "policies"))[:, 0, 0]
     swapped = np.array(made(_swaps(config, cell, best, losses), "swaps"))[:, 0, 0]
     return xr.Dataset(

@@ -107,8 +107,10 @@ def train(scaled: Scaled, rates: Any, task: Task, *, seed: int = 0) -> Outcome:
     net = scaled.net
     n = net.widths
     per_weight = tuple(rate / n[k] for k, rate in enumerate(net.lambda_W))
-    data = [(jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in
-            ((task.x, task.y), (task.x_test, task.y_test))]  # fmt: skip
+    data = [
+        (jnp.asarray(x, jnp.float32), jnp.asarray(y))
+        for x, y in ((task.x, task.y), (task.x_test, task.y_test))
+    ]
     losses = _train(
         _drawn(net, len(task.order), seed),
         Parameters(per_weight, net.lambda_b),

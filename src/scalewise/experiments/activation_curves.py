@@ -18,10 +18,7 @@ from scalewise.activations import activation
 from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, Number, attributes, house, sheet
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Activations"
-SOURCE = "PDLT figure 2.2, (2.9)–(2.17)"
 TEXT = (
     "The function in blue, its slope in orange, drawn broken. Class and criticality follow from the "
     "value at 0, the derivatives there, and kinks: sigmoid and softplus miss the origin, tanh and sin "
@@ -43,7 +40,7 @@ _AT_ONE = {
 
 @settings(count=17)  # small: fewer points
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         activations: Names.

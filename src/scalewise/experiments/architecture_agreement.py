@@ -32,10 +32,7 @@ from scalewise.observables import OBSERVABLES
 from scalewise.sweeps import sweep
 from scalewise.theory import predict
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Order 1/n of every kind of layers against drawn networks"
-SOURCE = "PDLT (4.115), (4.119), (8.63), (8.77)–(8.97)"
 TEXT = (
     "Convolutional, graph, residual, normed, attending, recurrent and plain networks are drawn at two widths. "
     "How much they differ from one another, and by what their mean differs from infinite width, is compared "
@@ -58,7 +55,7 @@ ALL = (*ALONE, *AT_WIDTHS)
 # Small: what takes seconds.
 @settings(networks_of=("MLP", "tied depth", "residual"), networks=400, means=4000)
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         networks_of: Of the twelve.
@@ -116,7 +113,7 @@ def _cell(network: str, *, config: Config) -> xr.Dataset:
 
 
 def _drawn(net: Any, x: np.ndarray, names: list[str], seed: int, config: Config) -> xr.Dataset:
-    """What networks of one width have of the last layer: kernel and NTK of more of them than tensors."""
+    """Measurements of the last layer of networks of one width: kernel and NTK of more of them than tensors."""
     means = [name for name in names if OBSERVABLES[name].order == 0]
     tensors = [name for name in names if name in TENSORS.values()]
     given: dict[str, Any] = {"seed": seed, "progress": False}

@@ -42,10 +42,7 @@ from scalewise.networks.layers import Attention, Dense, Flatten, GlobalAvgPool, 
 from scalewise.sweeps import sweep
 from scalewise.theory import predict
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "How much finite networks differ, by kind and depth"
-SOURCE = "PDLT (4.119), (8.97)"
 TEXT = (
     "Relative variances over networks of the metric (left) and the NTK (middle), times the width, against the "
     "number of hidden layers. Lines are the theory, open points networks of the smaller width, full ones of the "
@@ -86,7 +83,7 @@ KINDS: dict[str, Callable[[int], Network]] = {
 # Small: two kinds, seconds.
 @settings(kinds=("MLP", POOL, FLAT), depths=(1, 2), networks=400)
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         kinds: Of `KINDS`.
@@ -139,10 +136,18 @@ def _cell(kind: str, depth: int, *, config: Config) -> xr.Dataset:
     values |= {"measured": [], "measured_sem": []}
     tensors = [tensor for tensor, _ in NAMES.values()]
     drawn = [
-        measure(net.at_width(n), x, networks=config.networks, observables=tensors, progress=False,
-                seed=crc32(f"{kind} {depth} {n} {config.seed}".encode())).isel(layer=-1).squeeze()
+        measure(
+            net.at_width(n),
+            x,
+            networks=config.networks,
+            observables=tensors,
+            progress=False,
+            seed=crc32(f"{kind} {depth} {n} {config.seed}".encode()),
+        )
+        .isel(layer=-1)
+        .squeeze()
         for n in config.widths
-    ]  # fmt: skip
+    ]
     for tensor, mean in NAMES.values():
         unit = float(theory[mean]) ** 2
         values["predicted"].append(float(theory[tensor]) / unit)

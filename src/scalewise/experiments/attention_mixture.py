@@ -40,10 +40,7 @@ from scalewise.networks import Network
 from scalewise.networks._by_jax import by_node, forward
 from scalewise.networks.layers import Attention, Dense, Take
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Attention with few heads: a mixture at any width"
-SOURCE = "Sakai et al. 2025, arXiv:2506.00846"
 TEXT = (
     "Heads of attention that grow, with logits over the root of their size, have weights that are random at any "
     "width: outputs are Gaussian only if these are given. Left: the variance of an output given the weights of "

@@ -29,10 +29,7 @@ from scalewise.theory.single import nearby_inputs_flow
 from scalewise.training import GradientDescent, GradientFlow, predict_training
 from scalewise.training.kernels import star_polation
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Bias, variance and what lies between samples"
-SOURCE = "PDLT (10.50)–(10.56), (10.99)–(10.117)"
 TEXT = (
     "Digits 3 against 8 at infinite width. Beyond the critical C<sub>W</sub> the variance grows by its "
     "power L and deep tanh knows nothing of the tests; below, the kernel of deep ReLU networks forgets how "
@@ -46,7 +43,7 @@ _SHOWN = ("bias", "variance")
 # Small: fewer points.
 @settings(depths=(3, 20), count=5, train=8, between=("tanh", "gelu"), measured=(1.0,), width=64)
 class Config:
-    r"""What is computed and trained.
+    r"""Settings.
 
     Args:
         depths: $L$.
@@ -57,8 +54,8 @@ class Config:
         measured: Values of $C_W$ over the critical one at which networks of `depths[0]` layers are trained.
         steps: Of their training, which theory counts too.
         width: Of them.
-        networks: In each ensemble.
-        seed: Same seed, same numbers.
+        networks: Networks per ensemble.
+        seed: Random seed.
     """
 
     depths: tuple[int, ...] = (3, 10, 30)
@@ -110,8 +107,12 @@ def _net(activation: str, depth: int, ratio: float, width: int = 1) -> Network:
 
 
 def _generalised(activation: str, depth: int, ratio: float, *, task: Task) -> xr.Dataset:
-    found = predict_training(_net(activation, depth, ratio), task, GradientFlow(),
-                             observables=["bias", "variance", "test_loss"])  # fmt: skip
+    found = predict_training(
+        _net(activation, depth, ratio),
+        task,
+        GradientFlow(),
+        observables=["bias", "variance", "test_loss"],
+    )
     return xr.Dataset(
         {
             "bias": float((found.bias**2).mean()),
@@ -123,8 +124,9 @@ def _generalised(activation: str, depth: int, ratio: float, *, task: Task) -> xr
 
 def _trained(activation: str, measured: float, *, task: Task, config: Config) -> xr.Dataset:
     net = _net(activation, config.depths[0], measured, config.width)
-    theory = predict_training(net, task, GradientDescent(), times=[config.steps],
-                              observables="test_loss")  # fmt: skip
+    theory = predict_training(
+        net, task, GradientDescent(), times=[config.steps], observables="test_loss"
+    )
     rng = np.random.default_rng([config.seed, 6, len(activation), int(100 * measured)])
     start = drawn(net, config.networks, rng)
     z = descended(net, start, task, theory.attrs["rate"], [config.steps])[0, :, len(task.inputs) :]

@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 
 from scalewise.experiments._look import Number, Table
 
-__all__ = ["EXPERIMENTS", "PAPER_SCALE", "Experiment", "experiment", "reason_to_skip", "tables_of"]
-
 EXPERIMENTS = (
     "network_diagram",
     "activation_curves",
@@ -89,7 +87,7 @@ PAPER_SCALE = (
 
 @runtime_checkable
 class Experiment(Protocol):
-    """What every module of the room offers: words, a config, data, numbers, a picture.
+    """Protocol of every module of the room: words, a config, data, numbers, a picture.
 
     `Config` is a frozen dataclass whose defaults take tens of seconds and whose ``small()`` takes
     seconds; `run` makes the data from it; `numbers` and `figure` read the data and draw nothing else
@@ -103,7 +101,6 @@ class Experiment(Protocol):
     """
 
     TITLE: str
-    SOURCE: str
     TEXT: str
     Config: type[Any]
 
@@ -114,7 +111,7 @@ class Experiment(Protocol):
 
     @staticmethod
     def numbers(dataset: xr.Dataset) -> list[Number]:
-        """What was found in the `dataset` beside what was expected."""
+        """Numbers found in the `dataset` beside those expected."""
         ...
 
     @staticmethod

@@ -24,12 +24,10 @@ from matplotlib.axes import Axes
 from scalewise.experiments import cifar2_limits
 from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
-from scalewise.experiments.cifar2_limits import LIMITS, needs_data
-
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
+from scalewise.experiments.cifar2_limits import LIMITS
+from scalewise.experiments.cifar2_limits import needs_data as needs_data
 
 TITLE = "Limits of a shallow network on mini-batches"
-SOURCE = "Golikov, Appendix G, Figures 3 to 7"
 TEXT = (
     "The same networks and limits, taught by batches of all images and of a few. What was true of full batches "
     "stays true: the corrected mean field has the reference's logits and kernel, the mean field starts too "
@@ -42,7 +40,7 @@ TEXT = (
 # Small: one size of batches, fewer steps: five seconds.
 @settings(batches=(96, 12), width=512, steps=100, records=12)
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         batches: Images of one step, divisors of `samples`; the largest is all of them.
@@ -105,21 +103,47 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         grown = float(kernel.sel(model="reference").isel(last))
         start = float(size.sel(model="MF")[0] / size.sel(model="IC-MF")[0])
         rows += [
-            _ratio(f"batch {batch}: E|f| of IC-MF at the end, over the reference", size, "IC-MF", 0.15),
-            _ratio(f"batch {batch}: E|f|/K of IC-MF, over the reference", one.relative_size, "IC-MF", 0.15),
+            _ratio(
+                f"batch {batch}: E|f| of IC-MF at the end, over the reference", size, "IC-MF", 0.15
+            ),
+            _ratio(
+                f"batch {batch}: E|f|/K of IC-MF, over the reference",
+                one.relative_size,
+                "IC-MF",
+                0.15,
+            ),
             _ratio(f"batch {batch}: kernel of IC-MF, over the reference", kernel, "IC-MF", 0.15),
-            Number(f"batch {batch}: E|f| of MF at the start, over IC-MF", share**0.5, start, 0, 0.1),
-            Number(f"batch {batch}: kernel of NTK / start, in a kernel that grows (1 for yes)", 1,
-                   int(abs(float(kernel.sel(model="NTK").isel(last)) - 1) < 1e-6 < grown - 1)),
-            Number(f"batch {batch}: first step of sym-default half as far again, in E|f| (1 for yes)", 1,
-                   int(float(size.sel(model="sym-default")[1] / size.sel(model="reference")[1]) > 1.5)),
-            Number(f"batch {batch}: E|f|/K of NTK ends half above the reference (1 for yes)", 1,
-                   int(_last_ratio(one.relative_size, "NTK") > 1.5)),
-            Number(f"batch {batch}: divergence of IC-MF, mean", floor,
-                   float(one.divergence.sel(limit="IC-MF").mean()), 0, 0.6 * floor),
-            Number(f"batch {batch}: IC-MF is closest, mean over steps (1 for yes)", 1,
-                   int(str(one.divergence.mean("step").idxmin("limit").item()) == "IC-MF")),
-        ]  # fmt: skip
+            Number(
+                f"batch {batch}: E|f| of MF at the start, over IC-MF", share**0.5, start, 0, 0.1
+            ),
+            Number(
+                f"batch {batch}: kernel of NTK / start, in a kernel that grows (1 for yes)",
+                1,
+                int(abs(float(kernel.sel(model="NTK").isel(last)) - 1) < 1e-6 < grown - 1),
+            ),
+            Number(
+                f"batch {batch}: first step of sym-default half as far again, in E|f| (1 for yes)",
+                1,
+                int(float(size.sel(model="sym-default")[1] / size.sel(model="reference")[1]) > 1.5),
+            ),
+            Number(
+                f"batch {batch}: E|f|/K of NTK ends half above the reference (1 for yes)",
+                1,
+                int(_last_ratio(one.relative_size, "NTK") > 1.5),
+            ),
+            Number(
+                f"batch {batch}: divergence of IC-MF, mean",
+                floor,
+                float(one.divergence.sel(limit="IC-MF").mean()),
+                0,
+                0.6 * floor,
+            ),
+            Number(
+                f"batch {batch}: IC-MF is closest, mean over steps (1 for yes)",
+                1,
+                int(str(one.divergence.mean("step").idxmin("limit").item()) == "IC-MF"),
+            ),
+        ]
     return rows
 
 
@@ -136,12 +160,18 @@ def _last_ratio(data: xr.DataArray, model: str) -> float:
 def tables(dataset: xr.Dataset) -> list[Table]:
     """All models after the last step."""
     rows = [
-        (batch, name, *(float(one[key].sel(model=name, batch=batch)) for key in
-                        ("accuracy", "loss", "size", "kernel", "relative_size")))
+        (
+            batch,
+            name,
+            *(
+                float(one[key].sel(model=name, batch=batch))
+                for key in ("accuracy", "loss", "size", "kernel", "relative_size")
+            ),
+        )
         for one in [dataset.isel(step=-1)]
         for batch in dataset.batch.values.tolist()
         for name in dataset.model.values.tolist()
-    ]  # fmt: skip
+    ]
     head = ("batch", "model", "accuracy", "loss", "E|f|", "kernel / start", "E|f/K|")
     return [Table.of("At the last step, on test images of two classes", head, rows)]
 

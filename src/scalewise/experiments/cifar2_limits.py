@@ -35,20 +35,7 @@ from scalewise.sweeps import sweep
 from scalewise.sweeps.spi import within
 from scalewise.tasks import Task
 
-__all__ = [
-    "SOURCE",
-    "TEXT",
-    "TITLE",
-    "Config",
-    "figure",
-    "needs_data",
-    "numbers",
-    "run",
-    "tables",
-]
-
 TITLE = "Limits of a shallow network beside the network itself, on two classes of CIFAR-10"
-SOURCE = "Golikov, Figures 1 and 2"
 TEXT = (
     "Ten networks of width 128 tell airplanes from cars; how far are the logits of a limit from theirs? "
     "The neural-tangent limit keeps up for some twenty steps, as long as the kernel has not moved. The "
@@ -68,7 +55,7 @@ _KERNEL_INPUTS = 10
 # Small: a fraction of the images and steps: ten seconds.
 @settings(samples=96, tests=80, width=512, steps=150, records=20)
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         samples: Training images, half of each class.
@@ -261,17 +248,38 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     last = dataset.isel(step=-1)
     growth = last.kernel.sel(model="IC-MF") / last.kernel.sel(model="reference")
     return [
-        Number("steps at which IC-MF is closest, up to the divergence of equal laws, share", 1,
-               float(ties.mean())),
+        Number(
+            "steps at which IC-MF is closest, up to the divergence of equal laws, share",
+            1,
+            float(ties.mean()),
+        ),
         Number("divergence of IC-MF, mean", floor, float(best.mean()), 0, 0.6 * floor),
-        Number("of NTK in ten steps, mean", floor, float(divergence["NTK"][steps <= 10].mean()), 0, floor),
-        Number("of MF at the start, from its spread", start, float(divergence["MF"][0]), 0, floor + 0.2),
-        Number("late steps with IC-MF < MF < NTK, share", 1,
-               float(np.mean((best < divergence["MF"])[late] & (divergence["MF"] < divergence["NTK"])[late]))),
-        Number("steps 1 to 20 with sym-default farthest off, share", 1,
-               float(np.mean((divergence["sym-default"] > np.max(rest, axis=0))[early]))),
+        Number(
+            "of NTK in ten steps, mean",
+            floor,
+            float(divergence["NTK"][steps <= 10].mean()),
+            0,
+            floor,
+        ),
+        Number(
+            "of MF at the start, from its spread", start, float(divergence["MF"][0]), 0, floor + 0.2
+        ),
+        Number(
+            "late steps with IC-MF < MF < NTK, share",
+            1,
+            float(
+                np.mean(
+                    (best < divergence["MF"])[late] & (divergence["MF"] < divergence["NTK"])[late]
+                )
+            ),
+        ),
+        Number(
+            "steps 1 to 20 with sym-default farthest off, share",
+            1,
+            float(np.mean((divergence["sym-default"] > np.max(rest, axis=0))[early])),
+        ),
         Number("growth of the kernel, IC-MF over reference", 1, float(growth), 0, 0.15),
-    ]  # fmt: skip
+    ]
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:

@@ -37,10 +37,7 @@ from scalewise.networks.layers import Conv, Dense, Flatten, GlobalAvgPool
 from scalewise.theory import predict
 from scalewise.theory.blocks import BlockSusceptibilities, depth_scale, susceptibilities
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Order and chaos of convolutions, wave by wave"
-SOURCE = "PDLT (5.50), (5.71); Xiao et al., arXiv:1806.05393"
 TEXT = (
     "Deep convolutional networks forget the correlation of two inputs on a depth scale that diverges on the line "
     "between order and chaos. That holds for its mean over the positions. A wave along them is averaged by every "
@@ -52,7 +49,7 @@ TEXT = (
 # Small: a coarse plane, and one depth of drawn networks.
 @settings(C_W=(1.0, 2.0, 3.0), C_b=(0.02, 0.2), marks=(1.2, 3.0), count=8, drawn=(3,), networks=60)
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activation: With a line of $\chi_\perp=1$ in the plane.

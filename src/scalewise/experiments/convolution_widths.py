@@ -44,10 +44,7 @@ from scalewise.training import GradientFlow, predict_training
 from scalewise.training._expansion import without_warning
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "Test loss of a convolutional network against its width"
-SOURCE = "PDLT (∞.154)–(∞.172)"
 TEXT = (
     "Convolutional networks of finite width learn to tell airplanes from cars, few of them and averaged to strips. "
     "The curve is their mean test loss at order 1/n, computed before any network is trained; points are ensembles "
@@ -63,7 +60,7 @@ _TERMS = 3  # of the power series in 1/n that is fitted: a parabola times 1/n
 # Small: seconds.
 @settings(train=2, time=1.0, widths=(8, 12, 16, 24), networks=60)
 class Config:
-    """What is trained.
+    """Settings.
 
     Args:
         strips: Positions of an image.
@@ -201,10 +198,20 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     # What is neglected is about the square of the small parameter, of the loss.
     left = float(last.small**2 * last.predicted)
     return [
-        Number("coefficient of 1/n of the test loss", float(dataset.coefficient), float(dataset.found), error),
-        Number(f"test loss at width {int(last.width)}", float(last.predicted), float(last.measured),
-               float(last.measured_sem), left),
-    ]  # fmt: skip
+        Number(
+            "coefficient of 1/n of the test loss",
+            float(dataset.coefficient),
+            float(dataset.found),
+            error,
+        ),
+        Number(
+            f"test loss at width {int(last.width)}",
+            float(last.predicted),
+            float(last.measured),
+            float(last.measured_sem),
+            left,
+        ),
+    ]
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:

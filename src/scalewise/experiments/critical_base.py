@@ -33,10 +33,7 @@ from scalewise.experiments._text_families import Family
 from scalewise.plan.spi import mean_of
 from scalewise.sweeps.spi import within
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "A base drawn by theory: carried from it, or tuned at every size"
-SOURCE = "PDLT 5.1; TP4 K.1; the experiment is ours"
 TEXT = (
     "A decoder learns letters of a text (left) and symbols of a teacher that reads four of them (right). Loss over "
     "the width at the best rate of the base (open) and of the size itself (full): as built, under a plan from the "
@@ -66,7 +63,7 @@ ARMS = (
     symbols=100_000,
 )
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         tasks: What is learnt.
@@ -162,23 +159,39 @@ def run(
     losses, said, unigram = [], [], []
     for task in config.tasks:
         common = Common(
-            task, (config.widths[0], config.depth), config.batch, config.steps, config.context, config.held,
-            config.symbols,
-        )  # fmt: skip
+            task=task,
+            base=(config.widths[0], config.depth),
+            batch=config.batch,
+            steps=config.steps,
+            context=config.context,
+            held=config.held,
+            symbols=config.symbols,
+        )
         start = {"lr": 2.0**config.start, "weight_decay": config.weight_decay}
         tuned = tuned_constants(
-            common, "adamw", start=start, budget=config.budget, seeds=config.tuning_seeds,
-            store=within(store, f"tuned_{task}"), client=client,
-        )  # fmt: skip
+            common,
+            "adamw",
+            start=start,
+            budget=config.budget,
+            seeds=config.tuning_seeds,
+            store=within(store, f"tuned_{task}"),
+            client=client,
+        )
         cells = [
             Cell(
-                arm, (n, config.depth), config.rates, config.seeds, "adamw", config.steps, config.batch,
-                tuned.settings["weight_decay"] if arm.tuned else config.weight_decay,
-                tuned.constants if arm.tuned else None,
+                arm=arm,
+                size=(n, config.depth),
+                rates=config.rates,
+                seeds=config.seeds,
+                optimizer="adamw",
+                steps=config.steps,
+                batch=config.batch,
+                weight_decay=tuned.settings["weight_decay"] if arm.tuned else config.weight_decay,
+                constants=tuned.constants if arm.tuned else None,
             )
             for arm in ARMS
             for n in config.widths
-        ]  # fmt: skip
+        ]
         kept = within(store, task)
         found = trained(common, cells, store=kept, progress=progress, client=client)
         losses.append(np.array(found).reshape(len(ARMS), len(config.widths), *found[0].shape))
@@ -214,7 +227,7 @@ def _found(dataset: xr.Dataset, task: str) -> dict[str, Family]:
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
-    """Whether the critical base, carried, ends below plain retuned, and what carrying costs it."""
+    """The critical base, carried, beside plain retuned, and the cost of carrying."""
     out = list[Number]()
     large = [i for i, n in enumerate(dataset.width.values) if n >= _WIDE]
     for task in map(str, dataset.task.values):

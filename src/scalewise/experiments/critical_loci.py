@@ -20,10 +20,7 @@ from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, 
 from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Where a susceptibility is critical"
-SOURCE = "PDLT figure 5.1 left"
 TEXT = (
     "Along the solid curve χ⊥ = 1 at the fixed point of the kernel, along the broken one χ∥ = 1. For "
     "tanh they meet at C<sub>W</sub> = 1, C<sub>b</sub> = 0 and nowhere else: elsewhere the broken "
@@ -34,7 +31,7 @@ TEXT = (
 
 @settings(count=12)  # small: fewer points
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         activation: Continuous, with $g'>0$.

@@ -15,10 +15,7 @@ from __future__ import annotations
 from scalewise.experiments._form import settings
 from scalewise.experiments._growth import Growth, Settings
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Second differentials of the NTK"
-SOURCE = "PDLT (∞.14)–(∞.17), (∞.34)–(∞.38), (∞.46)–(∞.48)"
 TEXT = (
     "Means of the two second differentials of the NTK. R, S and T grow with ℓ/n, so that deep networks "
     "learn features at this order too; U of tanh falls as 1/ℓ. In linear networks R and U vanish and S "
@@ -29,7 +26,7 @@ TEXT = (
 # Small: shallow and narrow networks, few of them.
 @settings(activations=("tanh",), depth=2, deep=2_000, width=16, networks=500)
 class Config(Settings):
-    """What is drawn, of smooth activations; see `Settings`."""
+    """Settings with smooth activations; see `Settings`."""
 
 
 _GROWTH = Growth(

@@ -21,10 +21,7 @@ from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_a
 from scalewise.networks import MLP
 from scalewise.theory.deep import angle_flow, asymptotics, crossover_depth, deep_ntk_angle
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Angles in deep ReLU networks"
-SOURCE = "PDLT (5.162)–(5.169), (10.88)–(10.93): plot G"
 TEXT = (
     "Two inputs of equal norm. Their angle falls as 3π/ℓ for ReLU, from a depth 3π/ψ that is larger "
     "the closer they were (vertical marks); the distance K<sub>[2]</sub> therefore as 1/ℓ². The NTK of "
@@ -35,7 +32,7 @@ _LABELS = ("π/2", "0.5", "0.1", "0.01")
 
 @settings(depth=1_000)  # small: fewer layers
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activation: Scale-invariant, not linear.

@@ -31,10 +31,7 @@ from scalewise.tasks import Task
 from scalewise.training import Design, GradientDescent, design, predict_training
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Networks chosen by theory, then trained"
-SOURCE = "PDLT (10.52), (∞.170)–(∞.172); design derived"
 TEXT = (
     "The task is to tell two kinds of digits apart with a fixed number of parameters. sw.design ranks the "
     "candidate networks before any is trained; then its first choices, some from further down and two common "
@@ -58,7 +55,7 @@ _WAY = GradientDescent()
     networks=20,
 )
 class Config:
-    """What is designed and trained.
+    """Settings.
 
     Args:
         train: Training samples.

@@ -19,10 +19,7 @@ from scalewise.experiments._look import COLORS, Number, attributes, log_axes, pa
 from scalewise.networks import MLP, Network
 from scalewise.theory.exact import mean_shallow_differential, sigma_derivative
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "A hierarchy of differentials"
-SOURCE = "Yaida (A4)–(A17)"
 TEXT = (
     "Means of the k-th differentials of one-hidden-layer networks. The family of scalings moves them "
     "together: with γ = n<sup>s−1</sup> odd orders k = 2m + 1 go as γ<sup>m</sup>, even ones, with a "
@@ -33,7 +30,7 @@ TEXT = (
 
 @settings(orders=(2, 3, 5), widths=(8, 32), networks=20_000)  # small: low orders, few networks
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         activation: Smooth.
@@ -42,7 +39,7 @@ class Config:
         s: Members of the family.
         kernel: $K^{(1)}$, preactivation².
         networks: In each ensemble, drawn at $s=0$; the others follow network by network.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     activation: str = "sin"
@@ -54,9 +51,10 @@ class Config:
     seed: int = 0
 
     def network(self, width: int) -> Network:
-        """Of this `width`, at criticality; the rates are such that no mean happens to vanish."""
-        net = MLP(2, width, self.activation, input_dim=1, output_dim=1, lambda_b=0.0,
-                  lambda_W=(1.0, 0.5))  # fmt: skip
+        """The network of this `width`, at criticality; the rates are such that no mean happens to vanish."""
+        net = MLP(
+            2, width, self.activation, input_dim=1, output_dim=1, lambda_b=0.0, lambda_W=(1.0, 0.5)
+        )
         return net.at_criticality()
 
 
@@ -85,8 +83,9 @@ def run(config: Config) -> xr.Dataset:
     m = np.array(config.orders) // 2
     even = np.array(config.orders) % 2 == 0
     law = -(m * (1 - s[:, :, 0]) + even * s[:, :, 0])
-    slopes = [[power(n, row, bar) for row, bar in zip(a * mean, a * sem, strict=True)]
-              for a in factor]  # fmt: skip
+    slopes = [
+        [power(n, row, bar) for row, bar in zip(a * mean, a * sem, strict=True)] for a in factor
+    ]
     fitted = np.array(slopes)
     over = ("s", "order")
     return xr.Dataset(
@@ -155,8 +154,13 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
         for i, k in enumerate(dataset.order.values):
             one = dataset.sel(s=s, order=k)
             law = f"{float(one.slope_predicted):+.2g}".replace("-", "−").replace("+0", "0")
-            axis.plot(one.width, np.abs(one.predicted), color=COLORS[i % 6],
-                      ls="-" if k % 2 else (0, (4, 2)), label=f"k = {k}: n^{law}")  # fmt: skip
+            axis.plot(
+                one.width,
+                np.abs(one.predicted),
+                color=COLORS[i % 6],
+                ls="-" if k % 2 else (0, (4, 2)),
+                label=f"k = {k}: n^{law}",
+            )
             points(axis, one.width, np.abs(one.measured), one.measured_sem, color=COLORS[i % 6])
         log_axes(axis)
         low, high = float(np.abs(dataset.predicted).min()), float(np.abs(dataset.predicted).max())

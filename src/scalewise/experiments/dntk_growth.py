@@ -16,10 +16,7 @@ from __future__ import annotations
 from scalewise.experiments._form import settings
 from scalewise.experiments._growth import Growth, Settings
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "How the NTK begins to move"
-SOURCE = "PDLT (11.55)–(11.56), (11.79), (11.98)–(11.102)"
 TEXT = (
     "P and Q measure how the output correlates with the first differential of the NTK: without them a "
     "network learns no features. Both grow with ℓ/n. For tanh and sin both are negative, with limits "
@@ -31,7 +28,7 @@ TEXT = (
 # Small: two activations, small ensembles.
 @settings(activations=("tanh", "relu"), depth=3, deep=2_000, width=24, networks=800)
 class Config(Settings):
-    """What is drawn, of continuous activations; see `Settings`."""
+    """Settings with continuous activations; see `Settings`."""
 
     activations: tuple[str, ...] = ("tanh", "sin", "relu", "leaky_relu(0.2)", "linear")
     width: int = 96

@@ -22,10 +22,7 @@ from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_a
 from scalewise.networks import MLP
 from scalewise.theory.single import ntk_layer_contributions
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Learning rates that are equal across depth"
-SOURCE = "PDLT (9.28)–(9.30), (9.94)–(9.96)"
 TEXT = (
     "With one rate for all layers of a tanh network the biases near the output do most of the "
     "learning; with equivalent rates (solid) all layers contribute alike. The NTK of the output is "
@@ -37,7 +34,7 @@ _CASES = ("relu", "tanh", "tanh, C_W = 0.8")
 
 @settings(depth=12, depths=(2, 10, 200))  # small: fewer depths
 class Config:
-    """What is computed.
+    """Settings.
 
     Args:
         depth: $L$ of the contributions.
@@ -59,8 +56,10 @@ def run(config: Config) -> xr.Dataset:
     """
     kinds = ("uniform", "equivalent")
     parts = [[_parts(config, c, kind, config.depth) for kind in kinds] for c in _CASES]
-    sums = [[[sum(map(np.sum, _parts(config, c, kind, L))) for L in config.depths]
-             for kind in kinds] for c in _CASES]  # fmt: skip
+    sums = [
+        [[sum(map(np.sum, _parts(config, c, kind, L))) for L in config.depths] for kind in kinds]
+        for c in _CASES
+    ]
     table = np.array(parts)
     return xr.Dataset(
         {
@@ -84,8 +83,16 @@ def _parts(config: Config, case: str, kind: str, depth: int) -> list[np.ndarray]
     if kind == "equivalent":
         net = net.with_equivalent_learning_rates()
     if "," in case:
-        net = MLP(depth, 9, name, input_dim=1, output_dim=1, C_W=config.C_W,
-                  lambda_b=net.lambda_b, lambda_W=net.lambda_W)  # fmt: skip
+        net = MLP(
+            depth,
+            9,
+            name,
+            input_dim=1,
+            output_dim=1,
+            C_W=config.C_W,
+            lambda_b=net.lambda_b,
+            lambda_W=net.lambda_W,
+        )
     return [part[:, 0] for part in ntk_layer_contributions(net, K1=1.0)]
 
 

@@ -22,10 +22,7 @@ from scalewise.networks import MLP
 from scalewise.tasks import Task
 from scalewise.training import Bayes, log_evidence, predict_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "The evidence for criticality"
-SOURCE = "PDLT (6.34)–(6.48), §6.3.1"
 TEXT = (
     "Log evidence of random targets. Left: the deeper the network, the closer to the critical "
     "C<sub>W</sub> must it be, or its kernel says that targets of order one are impossible. Middle: two "
@@ -37,7 +34,7 @@ TEXT = (
 # Small: fewer points and networks.
 @settings(depths=(5, 50), count=31, widths=(60, 240), networks=20_000)
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activations: Scale-invariant: the others lose their kernel at criticality too, if slowly.
@@ -150,8 +147,15 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         best = float(dataset.ratio[int(np.nanargmax(curve))])
         step = float(np.log(dataset.ratio[1] / dataset.ratio[0]))
         # K of order 1 is kept within e^±3 for L layers.
-        rows.append(Number(f"log of C_W over critical, {name}, depth {depth}", 0.0, float(np.log(best)), 0.0,
-                           step + 3 / depth))  # fmt: skip
+        rows.append(
+            Number(
+                f"log of C_W over critical, {name}, depth {depth}",
+                0.0,
+                float(np.log(best)),
+                0.0,
+                step + 3 / depth,
+            )
+        )
     place = np.unravel_index(np.argmax(dataset.pair.values), dataset.pair.shape)
     for k, side in enumerate((dataset.K0, dataset.K2)):
         found, step = float(side[place[k]]), float(np.log(side[1] / side[0]))
@@ -167,8 +171,15 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         inverse = np.linalg.pinv(fit)
         a = float((inverse @ (one.added / one.added_sem).values)[0])
         sem, last = float(np.linalg.norm(inverse[0])), float(one.added[-1])
-        rows.append(Number(f"coefficient of 1/n, {m} outputs, extrapolated", float(one.coefficient), a, sem,
-                           abs(a - last) / 4))  # fmt: skip
+        rows.append(
+            Number(
+                f"coefficient of 1/n, {m} outputs, extrapolated",
+                float(one.coefficient),
+                a,
+                sem,
+                abs(a - last) / 4,
+            )
+        )
     return rows
 
 
@@ -193,8 +204,15 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     left.xaxis.set_minor_formatter(NullFormatter())
     left.legend(loc="upper center", ncols=2)
     levels = float(dataset.pair.max()) - np.array([8, 5, 3, 2, 1, 0.5, 0.1])
-    middle.contour(dataset.K0, dataset.K2, dataset.pair.T, levels=levels, colors=COLORS[0], linewidths=1.0,
-                   linestyles="solid")  # fmt: skip
+    middle.contour(
+        dataset.K0,
+        dataset.K2,
+        dataset.pair.T,
+        levels=levels,
+        colors=COLORS[0],
+        linewidths=1.0,
+        linestyles="solid",
+    )
     middle.plot([dataset.peak[0]], [dataset.peak[1]], "+", color=COLORS[1], ms=10, mew=1.6)
     log_axes(middle)
     middle.set(xlabel="K[0]", ylabel="K[2]", title="two inputs of equal norm: log evidence")

@@ -20,10 +20,7 @@ from scalewise.nets import measure
 from scalewise.networks import MLP, Network, ResidualMLP
 from scalewise.theory import predict
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Fluctuations from network to network"
-SOURCE = "PDLT (5.108)–(5.110), (B.23)–(B.26): plot F"
 TEXT = (
     "Mean metric (top) and variance of the metric in units of K² (bottom) along the depth; lines are "
     "the recursions to order 1/n, points ensembles of real networks. The metric of ReLU has no "
@@ -34,14 +31,14 @@ _CASES = ("tanh", "relu", "residual tanh")
 
 @settings(width=48, depth=5, networks=1_500)  # small: few, shallow and narrow networks
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         width: $n$.
         depth: $L$.
-        networks: In each ensemble.
+        networks: Networks per ensemble.
         square: $\gamma^2$ of the residual network.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     width: int = 128
@@ -76,8 +73,14 @@ def _both(config: Config, net: Network) -> dict[str, np.ndarray]:
     x = np.array([[net.C_W[0] ** -0.5]])
     names = ["kernel", "metric_nlo", "four_point_vertex"]
     theory = predict(net, x, observables=names)
-    found = measure(net, x, networks=config.networks, seed=config.seed, progress=False,
-                    observables=["kernel", "four_point_vertex"])  # fmt: skip
+    found = measure(
+        net,
+        x,
+        networks=config.networks,
+        seed=config.seed,
+        progress=False,
+        observables=["kernel", "four_point_vertex"],
+    )
     K, G1, V = (theory[name].values.ravel() for name in names)
     width = np.array([1, *net.hidden_widths], dtype=float)
     unit = width * K**2

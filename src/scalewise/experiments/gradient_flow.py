@@ -27,10 +27,7 @@ from scalewise.experiments._look import (
 from scalewise.networks import MLP, Network
 from scalewise.theory.single import gradient_norms
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Exploding and vanishing gradients"
-SOURCE = "PDLT (9.87)–(9.93)"
 TEXT = (
     "Mean squared derivative of an output by all preactivations of a layer. The lines are products of "
     "χ⊥, the points means over real networks. At criticality ReLU passes gradients back unchanged and "
@@ -40,14 +37,14 @@ TEXT = (
 
 @settings(depth=6, width=48, networks=300)  # small: shallow and narrow
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         cases: Pairs of an activation and a $C_W$; $C_b=0$.
         depth: $L$.
         width: $n$.
-        networks: In each ensemble.
-        seed: Same seed, same numbers.
+        networks: Networks per ensemble.
+        seed: Random seed.
     """
 
     cases: tuple[tuple[str, float], ...] = (

@@ -27,10 +27,7 @@ from scalewise.training import GradientDescent, LastLayer, predict_training
 from scalewise.training.dynamics.networks import state_of
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Training as kernel regression"
-SOURCE = "PDLT (7.11)–(7.20), (10.33)–(10.49), (11.9)"
 TEXT = (
     "Networks on a circle, trained on three angles. Bands are mean and twice the standard deviation at "
     "infinite width, points are ensembles. Gradient descent on all layers is kernel regression with the "
@@ -44,17 +41,17 @@ _WAYS = {"all layers": GradientDescent(), "last layer": LastLayer()}
 # Small: fewer and narrower networks.
 @settings(width=48, networks=200, steps=(0, 2, 4, 10, 40), angles=5, rates=(0.2, 0.1, 0.05))
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         activation: Smooth.
         depth: $L$.
         width: $n$.
-        networks: In each ensemble.
+        networks: Networks per ensemble.
         steps: After which losses are recorded; the last is the end.
         angles: Of the tests, evenly spread.
         rates: $\eta h_{\max}$ of the single steps.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     activation: str = "tanh"
@@ -84,8 +81,17 @@ def run(config: Config) -> xr.Dataset:
 
 
 def _net(config: Config) -> Network:
-    return MLP(config.depth, config.width, config.activation, input_dim=2, output_dim=1, C_b=0.1, C_W=1.4,
-               lambda_b=0.3, lambda_W=1.0)  # fmt: skip
+    return MLP(
+        config.depth,
+        config.width,
+        config.activation,
+        input_dim=2,
+        output_dim=1,
+        C_b=0.1,
+        C_W=1.4,
+        lambda_b=0.3,
+        lambda_W=1.0,
+    )
 
 
 def _task(angles: np.ndarray) -> Task:
@@ -93,8 +99,12 @@ def _task(angles: np.ndarray) -> Task:
         return 1.5 * np.stack([np.cos(t), np.sin(t)], axis=1)
 
     wanted = np.interp(angles, _ANGLES, _TARGETS, period=2 * np.pi)
-    return Task(on_circle(np.array(_ANGLES)), np.array(_TARGETS), test_inputs=on_circle(angles),
-                test_targets=wanted)  # fmt: skip
+    return Task(
+        on_circle(np.array(_ANGLES)),
+        np.array(_TARGETS),
+        test_inputs=on_circle(angles),
+        test_targets=wanted,
+    )
 
 
 def _wanted(task: Task) -> np.ndarray:
@@ -115,8 +125,15 @@ def _learned(algorithm: GradientDescent | LastLayer, *, config: Config) -> xr.Da
     theory = predict_training(net, _task(tests), algorithm, observables=names)
     there = at_width(theory)
     if isinstance(algorithm, LastLayer):
-        seen = measure_training(net, _task(tests), algorithm, networks=config.networks,
-                                seed=config.seed, observables=wanted, progress=False)  # fmt: skip
+        seen = measure_training(
+            net,
+            _task(tests),
+            algorithm,
+            networks=config.networks,
+            seed=config.seed,
+            observables=wanted,
+            progress=False,
+        )
         measured = [seen[name].values[0] for one in wanted for name in (one, f"{one}_sem")]
     else:
         measured = _descended(config, theory.attrs["rate"])
@@ -170,7 +187,7 @@ def _on_the_way(config: Config) -> xr.Dataset:
 
 
 def _single_steps(config: Config) -> xr.Dataset:
-    r"""What $-\eta\widehat H\epsilon$ leaves of a step; $\frac{\eta^2}2\widehat{dH}\epsilon\epsilon$ besides."""
+    r"""The rest of a step beyond $-\eta\widehat H\epsilon$; $\frac{\eta^2}2\widehat{dH}\epsilon\epsilon$."""
     net, task = _net(config), _task(_tests(config)[:2])
     one = drawn(net, 1, np.random.default_rng([config.seed, 2]))
     parameters = Parameters(tuple(W[0] for W in one[0]), tuple(b[0, 0] for b in one[1]))
@@ -259,5 +276,11 @@ def _band(axis: Axes, one: xr.Dataset, color: str) -> None:
         one.angle, one["mean"] - spread, one["mean"] + spread, color=color, alpha=0.15, lw=0
     )
     axis.plot(one.angle, one["mean"], color=color, label="infinite width")
-    points(axis, one.test, one.measured_mean, 2 * np.sqrt(one.measured_variance), color=COLORS[1],
-           label="networks")  # fmt: skip
+    points(
+        axis,
+        one.test,
+        one.measured_mean,
+        2 * np.sqrt(one.measured_variance),
+        color=COLORS[1],
+        label="networks",
+    )

@@ -34,10 +34,7 @@ from scalewise.training import GradientDescent, predict_training
 from scalewise.training._expansion import ExpansionWarning
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "network", "numbers", "run"]
-
 TITLE = "From lazy to rich: kernel, order 1/n, limit of maximal update and networks"
-SOURCE = "Yaida (3.17)–(3.20), (4.9); Chizat, Oyallon & Bach (2019)"
 TEXT = (
     "Networks with two hidden layers, whose output is multiplied by α at the rate η/α², after some "
     "steps on four samples. Left: a test output against γ/L = 1/(nα²). The kernel does not know α; "
@@ -54,7 +51,7 @@ _SLOPE = (0.002, 0.03, 0.08, 0.16)  # where the slope of the limit is read off
     widths=(32,), strengths=(0.03, 0.3, 3.0), networks=100, places=4, replicas=6
 )  # small: seconds
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         widths: $n$ of the networks.
@@ -233,8 +230,15 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     rows = [Number.of(dataset, "slope at the kernel: order 1/n, limit", "rich", "slope", 0.03)]
     for what, one in each(dataset[["direct", "by_parts"]], "check"):
         wanted = float(one.direct)
-        rows.append(Number(f"α in the network, and by {what}", wanted, float(one.by_parts), 0.0,
-                           1e-3 * abs(wanted)))  # fmt: skip
+        rows.append(
+            Number(
+                f"α in the network, and by {what}",
+                wanted,
+                float(one.by_parts),
+                0.0,
+                1e-3 * abs(wanted),
+            )
+        )
     for width, x, one in each(dataset.drop_dims(("check", "strength")), "width", "measured"):
         at = dataset.sel(width=width, strength=x)
         small, fixed = float(at.small), abs(float(dataset.fixed)) / width
@@ -242,11 +246,25 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
             small < _HALF / 2
         ):  # the next order is seen on the limit, but for its part that dies with the width
             bend = abs(float(at.limit - dataset.kernel - dataset.rich * x)) + small * fixed
-            rows.append(Number.of(one.assign(predicted=at.predicted), f"n = {width}, γ/L = {x:g}: order 1/n",
-                                  "predicted", "trained", bend))  # fmt: skip
+            rows.append(
+                Number.of(
+                    one.assign(predicted=at.predicted),
+                    f"n = {width}, γ/L = {x:g}: order 1/n",
+                    "predicted",
+                    "trained",
+                    bend,
+                )
+            )
         away = 2 * fixed + 4 * float(at.limit_sem)
-        rows.append(Number.of(one.assign(limit=at.limit), f"n = {width}, γ/L = {x:g}: limit", "limit",
-                              "trained", away))  # fmt: skip
+        rows.append(
+            Number.of(
+                one.assign(limit=at.limit),
+                f"n = {width}, γ/L = {x:g}: limit",
+                "limit",
+                "trained",
+                away,
+            )
+        )
     return rows
 
 

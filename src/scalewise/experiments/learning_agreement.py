@@ -1,4 +1,4 @@
-r"""What trained networks have learned, compared with the theory at order 1/n.
+r"""Outcomes of trained networks, compared with the theory at order 1/n.
 
 Networks of several activations, depths, numbers of outputs and widths are really trained, by several algorithms.
 Four outcomes are compared with what theory predicts to order $1/n$: the mean outputs on test samples, their
@@ -44,10 +44,7 @@ from scalewise.training import (
 )
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Trained networks against the theory"
-SOURCE = "PDLT (∞.154)–(∞.167), (∞.117), (6.81)–(6.88)"
 TEXT = (
     "Networks of several widths are trained by gradient descent at three rates, by gradient flow and by two "
     "steps of Newton, or drawn from the posterior. What they have learned is compared with the theory: "
@@ -77,7 +74,7 @@ TRAIN = 3
     networks=60,
 )
 class Config:
-    """What is trained.
+    """Settings.
 
     Args:
         activations: Smooth ones.

@@ -47,21 +47,7 @@ from scalewise.networks import MLP, Network, Scaled, apply_strategy
 from scalewise.scaling import Strategy, gamma, meta, mup, ntk, standard, width_for_gamma
 from scalewise.theory.single import single_input_flow
 
-__all__ = [
-    "LARGE",
-    "SOURCE",
-    "STRATEGIES",
-    "TEXT",
-    "TITLE",
-    "Config",
-    "figure",
-    "numbers",
-    "run",
-    "tables",
-]
-
 TITLE = "Optimal learning rate against width"
-SOURCE = "Yaida (4.9), (4.10), and an estimate of our own"
 TEXT = (
     "Networks trained on digits. What a narrow network says about the learning rate of a wide one "
     "depends on the strategy: the optimum stays under maximal update, and for s = ½ when the depth grows "
@@ -87,7 +73,7 @@ _RESAMPLES = 400
 
 @settings(widths=(32, 96, 256), depths=(3, 4, 6), octaves=(4, 9))  # small: narrower networks
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         data: A data set with labels.
@@ -99,7 +85,7 @@ class Config:
         steps: Of gradient descent.
         batch: Images of a step.
         seeds: Networks at each learning rate, at least 2.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     data: str = "digits"
@@ -228,8 +214,10 @@ def _with_optima(dataset: xr.Dataset) -> xr.Dataset:
         if not kind:
             _refuse_ends(dataset, both[0])
         optima = [parabola_minimum(x, y) for y in both]
-        drifts = [np.stack([drift(width[k], o[..., k, :]) for k in range(len(width))], axis=-1)
-                  for o in optima]  # fmt: skip
+        drifts = [
+            np.stack([drift(width[k], o[..., k, :]) for k in range(len(width))], axis=-1)
+            for o in optima
+        ]
         found[f"{kind}optimum"] = optima
         found[f"{kind}drift"] = drifts
         if not kind:

@@ -31,10 +31,7 @@ from scalewise.sweeps import sweep
 from scalewise.sweeps.spi import within
 from scalewise.tasks import Task
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Linear and quadratic networks beside their limit of maximal update"
-SOURCE = "TP4, Figure 6"
 TEXT = (
     "Networks in maximal update, taught one random sign at a time, beside the limit of infinite width: loss "
     "curves with one and two hidden layers, and with the way back decoupled from the way forth. The distance "
@@ -51,7 +48,7 @@ _GROUP = 16  # networks side by side: at width 4096 they fill two gigabytes
 # Small: narrower and fewer: fifteen seconds.
 @settings(widths=(128, 256, 512, 1024), seeds=32, steps=16, particles=131072)
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         widths: At least two, increasing.
@@ -153,7 +150,7 @@ def _settings(config: Config, phi: str, model: str) -> tuple[Network, float, boo
 
 
 def _outputs(config: Config, phi: str, model: str, taught: np.ndarray, on: object) -> np.ndarray:
-    """Of the sample of each step before it, (replica, step)."""
+    """Outputs of the sample of each step before it, (replica, step)."""
     net, rate, decoupled = _settings(config, phi, model)
     task = Task(_INPUTS, _TARGETS, batches=taught[:, None])
     options = {"steps": config.steps, "decoupled": decoupled}

@@ -34,10 +34,7 @@ from scalewise.training.nearly_kernel import (
     turning_points,
 )
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Four ways to train what is nearly a kernel method"
-SOURCE = "PDLT (11.104)–(11.142), footnote 25"
 TEXT = (
     "A quadratic model with more parameters than samples. At ε = 0 all ways agree; at first order the "
     "pseudoinverse, the trained kernel, gradient descent and the interpolant of least norm give four "
@@ -49,7 +46,7 @@ _TRAIN, _FEATURES = 3, 8
 
 @settings(epsilons=(0.01, 0.005), lines=40)  # small: fewer lines
 class Config:
-    r"""What is fitted.
+    r"""Settings.
 
     Args:
         epsilons: $\epsilon$, of which the smallest two give the power.
@@ -163,14 +160,21 @@ def _lines(config: Config) -> xr.Dataset:
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
-    """What each way moves; the power of what is left."""
+    """The move of each way, and the power of the rest."""
     rows = []
     first = float(dataset.epsilon[-2])
     for way, one in each(dataset.isel(epsilon=[-2, -1]), "way"):
         expected = float(one.moved[0])
         taken = float(4 * one.fitted[1] - one.fitted[0])  # the second order cancels
-        rows.append(Number(f"moved at ε = {first:g}, {way}: theory, models", expected, taken, 0.0,
-                           0.02 * abs(expected)))  # fmt: skip
+        rows.append(
+            Number(
+                f"moved at ε = {first:g}, {way}: theory, models",
+                expected,
+                taken,
+                0.0,
+                0.02 * abs(expected),
+            )
+        )
         if np.abs(one.left).max() > 1e-9:
             slope, _ = power(one.epsilon, one.left)
             rows.append(Number(f"power of ε in what is left, {way}", 2.0, slope, 0.0, 0.35))

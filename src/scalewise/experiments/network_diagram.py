@@ -19,10 +19,7 @@ from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, panels
 from scalewise.networks import MLP
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "A network and the count of its parameters"
-SOURCE = "PDLT figure 2.1, (2.5), (2.7)"
 TEXT = (
     "Four inputs, three hidden layers of five neurons, one output. Each neuron adds its bias to the "
     "weighted activations of the layer below. Depth counts the layers of weights: here L = 4."
@@ -31,7 +28,7 @@ TEXT = (
 
 @settings()  # small: the same: nothing here takes time
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         widths: $(n_0,n_1,\dots,n_L)$.

@@ -42,10 +42,7 @@ from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import Bayes, predict_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "Regression with infinitely wide networks: the first table"
-SOURCE = "Lee et al. 2018, arXiv:1711.00165, Table 1"
 TEXT = (
     "Infinitely wide networks classify digits and pictures by Bayesian regression: test accuracy with the "
     "published depths and variances. Squares are published. On the very images of the published program, kernels "
@@ -68,12 +65,12 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "MNIST 1k, ReLU": Row("mnist", 1000, "relu", 20, 1.45, 0.28, 0.9279),
-    "MNIST 1k, tanh": Row("mnist", 1000, "tanh", 20, 1.96, 0.62, 0.9266),
-    "CIFAR 1k, ReLU": Row("cifar10_small", 1000, "relu", 7, 1.28, 0.0, 0.3608),
-    "CIFAR 1k, tanh": Row("cifar10_small", 1000, "tanh", 50, 2.97, 0.97, 0.3702),
-    "MNIST 10k, ReLU": Row("mnist", 10000, "relu", 7, 0.61, 0.07, 0.9765),
-    "MNIST 10k, tanh": Row("mnist", 10000, "tanh", 2, 1.62, 0.28, 0.9773),
+    "MNIST 1k, ReLU": Row("mnist", 1000, "relu", 20, C_W=1.45, C_b=0.28, published=0.9279),
+    "MNIST 1k, tanh": Row("mnist", 1000, "tanh", 20, C_W=1.96, C_b=0.62, published=0.9266),
+    "CIFAR 1k, ReLU": Row("cifar10_small", 1000, "relu", 7, C_W=1.28, C_b=0.0, published=0.3608),
+    "CIFAR 1k, tanh": Row("cifar10_small", 1000, "tanh", 50, C_W=2.97, C_b=0.97, published=0.3702),
+    "MNIST 10k, ReLU": Row("mnist", 10000, "relu", 7, C_W=0.61, C_b=0.07, published=0.9765),
+    "MNIST 10k, tanh": Row("mnist", 10000, "tanh", 2, C_W=1.62, C_b=0.28, published=0.9773),
 }
 FILES = ("mnist.npz", "cifar10_small.npz")
 CLASSES = 10
@@ -85,7 +82,7 @@ _PRINTED = 2e-4  # two images of 10,000: its images were of single precision
 # Small: a tenth of the images: seconds.
 @settings(rows=("MNIST 1k, ReLU", "CIFAR 1k, tanh"), draws=2, fewer=10)
 class Config:
-    """What is classified.
+    """Settings.
 
     Args:
         rows: Of `ROWS`; those of ten thousand images take 4 GB and three minutes each.
@@ -268,8 +265,14 @@ def tables(dataset: xr.Dataset) -> list[Table]:
             z = (float(one.accuracy) - float(one.published)) / float(one.sem)
             others = [f"{float(one.accuracy):.4f} ± {float(one.spread):.4f}", f"{z:.1f}"]
         rows.append((name, f"{float(one.published):.4f}", *known, *others))
-    head = ("", "published", "its images, its table", "its images, exact kernels",
-            "other subsets, with their spread", "of these from published, standard errors")  # fmt: skip
+    head = (
+        "",
+        "published",
+        "its images, its table",
+        "its images, exact kernels",
+        "other subsets, with their spread",
+        "of these from published, standard errors",
+    )
     return [Table.of("Test accuracy", head, rows)]
 
 

@@ -20,10 +20,7 @@ from scalewise.networks import MLP, Network
 from scalewise.theory.deep import asymptotics, leading_forms
 from scalewise.theory.single import single_input_flow
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Fluctuations grow with ℓ/n"
-SOURCE = "PDLT (5.128), (9.23)–(9.27)"
 TEXT = (
     "All dimensionless fluctuations of kernel and NTK grow with the first power of depth over width, "
     "in both classes: that ratio is the small parameter of the theory. Lines are recursions, points "
@@ -36,15 +33,15 @@ _OBSERVABLES = {"V": "four_point_vertex", **{k: f"ntk_{k}" for k in "DFBA"}}
 # Small: a shallow recursion and a small ensemble.
 @settings(depth=2_000, width=32, measured_depth=4, networks=1_000)
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activations: Scale-invariant or of class $K^\star=0$.
         depth: Layers of the recursion.
         width: Of the measured networks.
         measured_depth: Their layers.
-        networks: In each ensemble.
-        seed: Same seed, same numbers.
+        networks: Networks per ensemble.
+        seed: Random seed.
     """
 
     activations: tuple[str, ...] = ("relu", "tanh")
@@ -92,10 +89,25 @@ def _row_of(config: Config, name: str, layers: np.ndarray) -> dict[str, list]:
     forms = leading_forms(known, config.depth, kernel=1.0 if line else None, depth=config.depth)
     shallow = network(config.measured_depth)
     exact = single_input_flow(shallow, K1=1.0)
-    found = measure(shallow, [[shallow.C_W[0] ** -0.5]], networks=config.networks, progress=False,
-                    seed=config.seed, observables=list(_OBSERVABLES.values()))  # fmt: skip
-    out: dict[str, list] = {key: [] for key in ("ratio", "measured", "measured_sem", "slope",
-                                                "amplitude", "amplitude_predicted")}  # fmt: skip
+    found = measure(
+        shallow,
+        [[shallow.C_W[0] ** -0.5]],
+        networks=config.networks,
+        progress=False,
+        seed=config.seed,
+        observables=list(_OBSERVABLES.values()),
+    )
+    out: dict[str, list] = {
+        key: []
+        for key in (
+            "ratio",
+            "measured",
+            "measured_sem",
+            "slope",
+            "amplitude",
+            "amplitude_predicted",
+        )
+    }
     for letter, (k, t) in _UNITS.items():
         ratio = getattr(flow, letter)[:, 0] / (K**k * Theta**t)
         deep = layers[layers > config.depth // 4]
@@ -134,10 +146,19 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
             )
             symbol = f"|{letter}|" if float(one.amplitude) < 0 else letter
             shown = one.sel(layer=one.layer <= 20 * n)
-            axis.plot(shown.layer / n, np.abs(shown.ratio) / n, color=COLORS[k],
-                      label=f"{symbol}/n{units}")  # fmt: skip
-            points(axis, one.shallow / n, np.abs(one.measured) / n, one.measured_sem / n,
-                   color=COLORS[k])  # fmt: skip
+            axis.plot(
+                shown.layer / n,
+                np.abs(shown.ratio) / n,
+                color=COLORS[k],
+                label=f"{symbol}/n{units}",
+            )
+            points(
+                axis,
+                one.shallow / n,
+                np.abs(one.measured) / n,
+                one.measured_sem / n,
+                color=COLORS[k],
+            )
         log_axes(axis)
         axis.set(xlabel="ℓ/n", title=f"{name}, points at n = {n}")
         axis.legend(loc="upper left")

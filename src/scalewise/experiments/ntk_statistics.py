@@ -18,10 +18,7 @@ from scalewise.nets import measure
 from scalewise.networks import MLP
 from scalewise.theory.single import single_input_flow
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Seven tensors at finite width"
-SOURCE = "PDLT (4.118)–(4.119), (8.63)–(8.97), (9.6)–(9.16)"
 TEXT = (
     "Each tensor of the last layer, measured on ensembles of real networks and divided by its "
     "recursion. At 1/n → 0 every ratio is 1; the slope is the next order, which the recursion leaves "
@@ -41,14 +38,14 @@ _NAMES = {
 # Small: two activations, two widths, small ensembles.
 @settings(activations=("relu",), widths=(16, 32), networks=1_000)
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         activations: With a critical initialisation, continuous.
         widths: At least two.
         depth: $L$.
         networks: At each width.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     activations: tuple[str, ...] = ("linear", "relu", "tanh", "sin")
@@ -74,15 +71,25 @@ def run(config: Config) -> xr.Dataset:
             net = MLP(config.depth, width, name, input_dim=1, output_dim=2).at_criticality()
             net = net.with_equivalent_learning_rates()
             flow = single_input_flow(net, K1=1.0)
-            found = measure(net, [[net.C_W[0] ** -0.5]], networks=config.networks, progress=False,
-                            seed=config.seed, observables=list(_NAMES.values()))  # fmt: skip
+            found = measure(
+                net,
+                [[net.C_W[0] ** -0.5]],
+                networks=config.networks,
+                progress=False,
+                seed=config.seed,
+                observables=list(_NAMES.values()),
+            )
             for t, (letter, observable) in enumerate(_NAMES.items()):
                 value = float(getattr(flow, letter)[-1, 0])
                 predicted[a, t] = value
                 ratio[a, t, w] = found[observable].values[-1].item() / value
                 sem[a, t, w] = found[f"{observable}_sem"].values[-1].item() / abs(value)
-    fitted = np.array([[_at_zero(config.widths, r, s) for r, s in zip(*rows, strict=True)]
-                       for rows in zip(ratio, sem, strict=True)])  # fmt: skip
+    fitted = np.array(
+        [
+            [_at_zero(config.widths, r, s) for r, s in zip(*rows, strict=True)]
+            for rows in zip(ratio, sem, strict=True)
+        ]
+    )
     over = ("activation", "tensor")
     return xr.Dataset(
         {
@@ -148,10 +155,14 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
         axis.axhline(1.0, color=MUTED, lw=0.8)
         for k, (letter, one) in enumerate(each(part, "tensor")):
             x = 1 / one.width.values + 0.0004 * (k - 3) * 32 / one.width.values.min()
-            points(axis, x, one.ratio, one.ratio_sem, color=shades[k],
-                   label=_shown(letter))  # fmt: skip
-            axis.plot([0, *x[::-1]], [one.extrapolated, *one.ratio.values[::-1]],
-                      color=shades[k], lw=0.7, ls=(0, (3, 2)))  # fmt: skip
+            points(axis, x, one.ratio, one.ratio_sem, color=shades[k], label=_shown(letter))
+            axis.plot(
+                [0, *x[::-1]],
+                [one.extrapolated, *one.ratio.values[::-1]],
+                color=shades[k],
+                lw=0.7,
+                ls=(0, (3, 2)),
+            )
         axis.set(title=f"{name}: measured/predicted", xlabel="1/n")
         axis.set_xlim(-0.001, 1.12 / float(dataset.width.min()))
     axes[0].legend(ncols=2, loc="best")

@@ -56,10 +56,7 @@ from scalewise.limits.maml import (
 from scalewise.sweeps import sweep
 from scalewise.sweeps.spi import opened, resumable
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "Few-shot learning of characters: a limit with features, and kernels without"
-SOURCE = "TP4 section 6, J.2, Table 4"
 TEXT = (
     "One drawing of each of five unknown characters; which of them is the next drawing? Networks meta-trained "
     "for this get better with their width, up to the exact limit in maximal update. The infinite networks "
@@ -83,7 +80,7 @@ PUBLISHED_KERNELS = {"GP": 0.4760, "NTK": 0.4782}
 # Small: images of 14 × 14 and a few hundred meta-steps: ten seconds, five of them reading.
 @settings(side=14, widths=(2, 8), epoch=150, kernel_epoch=5, epochs=3, seeds=1)
 class Config:
-    """What is trained.
+    """Settings.
 
     Args:
         side: Pixels per side, a divisor of 28.
@@ -271,7 +268,7 @@ def _typical(dataset: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
 
 
 def _by_tasks(dataset: xr.Dataset) -> xr.DataArray:
-    """What the tasks of a test leave uncertain of the median over runs."""
+    """Uncertainty of the median over runs from the tasks of a test."""
     runs = dataset.sizes["run"]
     price = 1.25 if runs > 2 else 1.0  # two runs have their mean as median
     return price * dataset.kept_sem.median("run") / runs**0.5
@@ -304,10 +301,15 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     ]
     if float(dataset.steps.sel(model="limit").max()) >= 10_000:
         found += [
-            Number(f"{name}, accuracy, median of runs", float(dataset.published.sel(model=name)),
-                   float(mean.sel(model=name)), float(sem.sel(model=name)), 0.02)
+            Number(
+                f"{name}, accuracy, median of runs",
+                float(dataset.published.sel(model=name)),
+                float(mean.sel(model=name)),
+                float(sem.sel(model=name)),
+                0.02,
+            )
             for name in dataset.model.values.tolist()
-        ]  # fmt: skip
+        ]
     return found
 
 

@@ -23,10 +23,7 @@ from scalewise.experiments._form import each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.networks import MLP, Network
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "One step of gradient descent"
-SOURCE = "PDLT §∞.1, on (∞.41)–(∞.44)"
 TEXT = (
     "Relative change of the NTK in one step on a single input. Smooth activations move it by 1/n, as "
     "the dNTK and ddNTK say. ReLU moves it by 1/√n: a step of size n<sup>−1/2</sup> for each neuron "
@@ -39,7 +36,7 @@ _KINDS = ("width", "depth")
 # Small: narrower networks of two activations.
 @settings(activations=("relu", "tanh"), widths=(32, 96, 288), depths=(2, 4), width=64, networks=100)
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         activations: With a critical initialisation; ReLU and smooth ones.
@@ -47,8 +44,8 @@ class Config:
         depth: $L$ of the scan over widths.
         depths: $L$, at `width`.
         width: $n$ of the scan over depths.
-        networks: In each ensemble.
-        seed: Same seed, same numbers.
+        networks: Networks per ensemble.
+        seed: Random seed.
     """
 
     activations: tuple[str, ...] = ("relu", "tanh", "gelu")
@@ -68,10 +65,14 @@ def run(config: Config) -> xr.Dataset:
         width), ``deep_change`` with ``_sem`` over (activation, depth), and over activation ``slope``
         with ``slope_sem`` of the first in logarithms.
     """
-    wide = [[_change(config, name, config.depth, n) for n in config.widths]
-            for name in config.activations]  # fmt: skip
-    deep = [[_change(config, name, L, config.width) for L in config.depths]
-            for name in config.activations]  # fmt: skip
+    wide = [
+        [_change(config, name, config.depth, n) for n in config.widths]
+        for name in config.activations
+    ]
+    deep = [
+        [_change(config, name, L, config.width) for L in config.depths]
+        for name in config.activations
+    ]
     across, along = np.array(wide), np.array(deep)
     slopes = np.array([power(config.widths, row[:, 0], row[:, 1]) for row in across])
     return xr.Dataset(
@@ -158,8 +159,14 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     """Against the width and against the depth."""
     for k, (name, one) in enumerate(each(dataset, "activation")):
         label = f"{name}, slope {float(one.slope):.2f} ± {float(one.slope_sem):.2f}"
-        points(left, one.width, one.change, one.change_sem, color=COLORS[k],
-               label=label.replace("-", "−"))  # fmt: skip
+        points(
+            left,
+            one.width,
+            one.change,
+            one.change_sem,
+            color=COLORS[k],
+            label=label.replace("-", "−"),
+        )
         law = -0.5 if name == "relu" else -1.0
         middle = np.exp(np.mean(np.log(one.change / one.width**law)))
         left.plot(one.width, float(middle) * one.width**law, color=COLORS[k], lw=1.0)
@@ -167,8 +174,10 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
         top = float(one.deep_change[-1] / one.depth[-1])
         right.plot(one.depth, top * one.depth, color=COLORS[k], lw=0.8, ls=(0, (3, 2)))
     log_axes(left)
-    left.set(xlabel="width n", title=f"|ΔH|/H after one step, depth {dataset.attrs['fixed_depth']};"
-             " lines: 1/√n and 1/n")  # fmt: skip
+    left.set(
+        xlabel="width n",
+        title=f"|ΔH|/H after one step, depth {dataset.attrs['fixed_depth']}; lines: 1/√n and 1/n",
+    )
     left.legend(loc="lower left")
     log_axes(right)
     right.set(xlabel="depth L")

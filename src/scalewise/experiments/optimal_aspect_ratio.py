@@ -26,10 +26,7 @@ from scalewise.theory.information import (
     vertex_growth,
 )
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "The optimal aspect ratio"
-SOURCE = "PDLT (A.68)–(A.74): table C, plot E"
 TEXT = (
     "Shallow networks draw their outputs independently, deep ones differ too much from each other: "
     "between them the mutual information of two halves of the output has a maximum. Its place is "
@@ -40,7 +37,7 @@ TEXT = (
 
 @settings(count=12)  # small: fewer points
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activations: With a critical initialisation.

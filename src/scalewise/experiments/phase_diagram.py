@@ -21,10 +21,7 @@ from scalewise.experiments._form import each, settings
 from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, log_axes, panels
 from scalewise.scaling import LIMITS, depth_for_gamma, gamma, limit_of
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "The web of limits"
-SOURCE = "Yaida (1.1), (4.10), §V"
 TEXT = (
     "Each point is a way to make networks large: depth n<sup>e</sup> at width n, scaled with "
     "metaparameter s. What decides is γ = L/n<sup>1−s</sup>. Below the line it vanishes and the NTK is "
@@ -35,7 +32,7 @@ TEXT = (
 
 @settings(steps=8)  # small: a coarse grid
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         steps: Points on an axis of the grid, less one.
@@ -62,8 +59,10 @@ def run(config: Config) -> xr.Dataset:
     e = [Fraction(k, config.steps) for k in range(count + 1)]
     grid = [[LIMITS.index(limit_of(a, b).name) for a in s] for b in e]
     depth = [[depth_for_gamma(config.gamma, n, a) for a in s] for n in config.widths]
-    back = [[gamma(L, n, a) for L, a in zip(row, s, strict=True)]
-            for n, row in zip(config.widths, depth, strict=True)]  # fmt: skip
+    back = [
+        [gamma(L, n, a) for L, a in zip(row, s, strict=True)]
+        for n, row in zip(config.widths, depth, strict=True)
+    ]
     return xr.Dataset(
         {
             "limit": (("e", "s"), grid),

@@ -28,10 +28,7 @@ from scalewise.theory import predict
 from scalewise.theory.information import conditional_variance
 from scalewise.training import Bayes, predict_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "What a posterior of finite width knows"
-SOURCE = "PDLT (6.78)–(6.108), footnote 35"
 TEXT = (
     "Left: a neuron that fires strongly announces a large kernel, so that the others of its layer vary "
     "more. Middle: the target of output 1 changes what output 0 is expected to say, by 1/n, and not at "
@@ -46,7 +43,7 @@ _Y = np.array([[1.2, -0.3], [-0.8, 0.9]])
 
 @settings(widths=(8,), depth=3, targets=(-3.0, 0.0, 3.0), networks=20_000)  # small: fewer networks
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         activation: Of all networks.
@@ -55,7 +52,7 @@ class Config:
         width: $n$ of the posteriors.
         targets: $y_1$ of the first sample.
         networks: For each panel.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     activation: str = "tanh"
@@ -100,7 +97,7 @@ def _hidden(net: Network, x: np.ndarray, count: int, rng: Generator) -> list[np.
 
 
 def _log_likelihood(G: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of targets (sample, output) given the kernel of the last layer, network by network."""
+    """Log-likelihoods of targets (sample, output) given the kernel of the last layer, network by network."""
     solved = np.linalg.solve(G, np.broadcast_to(y, (len(G), *y.shape)))
     return -y.shape[1] / 2 * np.linalg.slogdet(G)[1] - (y * solved).sum((1, 2)) / 2
 
@@ -224,8 +221,14 @@ def figure(dataset: xr.Dataset, left: Axes, middle: Axes, right: Axes) -> None:
         dataset.target, dataset["mean"], color=MUTED, ls=(0, (4, 2)), label="infinite width"
     )
     middle.plot(dataset.target, dataset.mean_at_width, color=COLORS[0], label="with order 1/n")
-    points(middle, dataset.target, dataset.mean_measured, dataset.mean_measured_sem, color=COLORS[1],
-           label=f"hidden layers of {dataset.attrs['width']}")  # fmt: skip
+    points(
+        middle,
+        dataset.target,
+        dataset.mean_measured,
+        dataset.mean_measured_sem,
+        color=COLORS[1],
+        label=f"hidden layers of {dataset.attrs['width']}",
+    )
     middle.set(xlabel="target of output 1", title="posterior mean of output 0 on a test input")
     middle.legend(loc="best")
     right.plot(

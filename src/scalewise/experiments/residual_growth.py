@@ -28,10 +28,7 @@ from scalewise.theory.residual import (
     residual_growth,
 )
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Skip connections and noise"
-SOURCE = "PDLT (B.20)–(B.36): table D, plot E"
 TEXT = (
     "A skip connection of strength γ keeps networks alike: ν(γ) falls to 0 at γ = 1. The printed "
     "formula (broken) lets the noise of a layer be remembered through z² only. For linear and tanh "
@@ -51,7 +48,7 @@ TEXT = (
     count=6,
 )
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activations: With a critical initialisation.
@@ -155,12 +152,24 @@ def _formulas(config: Config, name: str, squares: np.ndarray) -> dict[str, objec
 def _measured(config: Config, name: str) -> dict[str, float]:
     r"""$V/nG^2$ of the last layer of an ensemble at $\gamma^2=\frac12$."""
     net = _network(config, name, 0.5**0.5, config.measured_depth)
-    found = measure(net, _input(net), networks=config.networks, seed=config.seed, progress=False,
-                    observables=["kernel", "four_point_vertex"]).isel(layer=-1).squeeze()  # fmt: skip
+    found = (
+        measure(
+            net,
+            _input(net),
+            networks=config.networks,
+            seed=config.seed,
+            progress=False,
+            observables=["kernel", "four_point_vertex"],
+        )
+        .isel(layer=-1)
+        .squeeze()
+    )
     G, variance = float(found.kernel), float(found.four_point_vertex) / config.width
     ratio = variance / G**2
-    spread = np.hypot(float(found.four_point_vertex_sem) / config.width / G**2,
-                      2 * ratio * float(found.kernel_sem) / G)  # fmt: skip
+    spread = np.hypot(
+        float(found.four_point_vertex_sem) / config.width / G**2,
+        2 * ratio * float(found.kernel_sem) / G,
+    )
     return {
         "vertex": ratio,
         "vertex_sem": float(spread),

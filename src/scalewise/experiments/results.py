@@ -1,4 +1,4 @@
-"""What experiments give: run at one of three scales, kept as a file, held to what is expected."""
+"""Results of experiments: run at one of three scales, kept as a file, held to what is expected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCALES = get_args(Scale)
 
 @dataclass(frozen=True)
 class Judged:
-    """What an experiment found beside what it should find; a notebook shows it as tables.
+    """Findings of an experiment beside what it should find; a notebook shows it as tables.
 
     Args:
         name: Of the experiment.
@@ -58,8 +58,12 @@ class Judged:
         assert not self.wrong, "\n".join(self.wrong)
 
     def _repr_html_(self) -> str:
-        rows = cells([(n.what, n.expected, n.found, n.sem or None, n.allowance or None)
-                      for n in self.numbers])  # fmt: skip
+        rows = cells(
+            [
+                (n.what, n.expected, n.found, n.sem or None, n.allowance or None)
+                for n in self.numbers
+            ]
+        )
         head = ("number", "expected", "found", "standard error", "allowance")
         right = sum(one.agrees_among(self._random) for one in self.numbers)
         caption = f"{right} of {len(self.numbers)} numbers agree"
@@ -152,7 +156,7 @@ def run_experiment(
 
 @checked
 def stored_result(name: str, folder: str | PathLike[str]) -> xr.Dataset | None:
-    """What an experiment gave at the scale of the paper, from the file of an earlier run.
+    """The result of an experiment at the scale of the paper, from the file of an earlier run.
 
     Args:
         name: One of `EXPERIMENTS`.
@@ -183,5 +187,5 @@ def stored_result(name: str, folder: str | PathLike[str]) -> xr.Dataset | None:
 
 
 def paper_command(name: str) -> str:
-    """What computes the result of an experiment at the scale of the paper."""
+    """The command that computes an experiment at the scale of the paper."""
     return f"python -m scalewise.experiments --scale paper --only {name} --store paper_runs --out paper_scale"

@@ -28,10 +28,7 @@ from scalewise.networks import MLP
 from scalewise.theory.deep import angle_flow, asymptotics
 from scalewise.theory.single import nearby_inputs_flow, robustness
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Robustness against the depth"
-SOURCE = "PDLT (10.57)–(10.64), (10.78)–(10.81), (10.93)–(10.95)"
 TEXT = (
     "How much less than its neighbour an input follows what the neighbour was trained on. With "
     "equivalent rates the answer does not depend on the depth for odd activations (p⊥ = 1), rises as "
@@ -50,7 +47,7 @@ _LAWS = {
 
 @settings(depth=1_000)  # small: fewer layers
 class Config:
-    """What is computed.
+    """Settings.
 
     Args:
         depth: Layers.

@@ -25,22 +25,7 @@ from scalewise.networks import MLP, Network, apply_strategy
 from scalewise.scaling import meta, observable_order
 from scalewise.theory.single import single_input_flow
 
-__all__ = [
-    "LARGE",
-    "OBSERVABLES",
-    "SMALL",
-    "SOURCE",
-    "TEXT",
-    "TITLE",
-    "Config",
-    "exponents",
-    "figure",
-    "numbers",
-    "run",
-]
-
 TITLE = "The meta-principled family"
-SOURCE = "Yaida (4.3), (4.6), (4.9), (4.10)"
 TEXT = (
     "Means of the first differentials over networks of several widths and depths, for members of the "
     "family of scalings. With s the second differentials fall ever more slowly with the width, as "
@@ -58,7 +43,7 @@ _TITLES = {
 
 @settings()  # small: the same: most of its time is compilation
 class Config:
-    r"""What is drawn.
+    r"""Settings.
 
     Args:
         activation: A smooth activation with a critical point at $K^\star=0$, or ``"linear"``.
@@ -68,7 +53,7 @@ class Config:
         s_checked: A member that is drawn on its own.
         numbers: Random numbers per cell of the grid: how many networks follows from their size.
         kernel: $K^{(1)}=|x|^2/n_0$ of the input, preactivation².
-        seed: Same seed, same numbers.
+        seed: Random seed.
 
     Example:
         >>> from scalewise.experiments import s_family
@@ -87,7 +72,7 @@ class Config:
     seed: int = 0
 
     def network(self, depth: int, width: int) -> Network:
-        r"""Of `depth` and `width`, critical ($C_b=0$, $C_W=1/\sigma_1^2$), with $\lambda_b=1/\ell$, $\lambda_W=1$.
+        r"""A network of these sizes, critical ($C_b=0$, $C_W=1/\sigma_1^2$), $\lambda_b=1/\ell$, $\lambda_W=1$.
 
         These learning rates are equivalent across depth for $p_\perp=1$, PDLT (9.66)-(9.71).
         """

@@ -41,10 +41,7 @@ from scalewise.experiments._text_families import Family
 from scalewise.plan.spi import mean_of
 from scalewise.sweeps.spi import within
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "Seven open questions of scaling, with five seeds"
-SOURCE = "TP4 K.1; Everett et al. 2407.05872; Kosson et al. 2510.19093; the experiment is ours"
 TEXT = (
     "One panel a question: the loss of each arm at the best rate of the base (open) and at the best rate of the "
     "size itself (full), over the width or the depth, with standard errors over seeds."
@@ -64,7 +61,7 @@ FILES = ("wiki100m.txt.xz",)
     questions=(1, 4, 6),
 )
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         widths: $n$ at the least depth; the first is the base.
@@ -183,9 +180,14 @@ def _of_task(
 ) -> np.ndarray:
     """Losses over (case, size, rate, seed): bases at all rates, other sizes about where the best is expected."""
     common = Common(
-        task, (config.widths[0], config.depths[0]), config.batch, config.steps, config.context, config.held,
-        config.symbols,
-    )  # fmt: skip
+        task=task,
+        base=(config.widths[0], config.depths[0]),
+        batch=config.batch,
+        steps=config.steps,
+        context=config.context,
+        held=config.held,
+        symbols=config.symbols,
+    )
     every = list(config.sizes.values())
     losses = np.full((len(cases), len(every), len(config.rates), config.seeds), np.nan)
     at = [(i, k) for i, k in np.ndindex(losses.shape[:2]) if _asked(cases[i], every[k], config)]
@@ -225,9 +227,15 @@ def _asked(case: Case, size: tuple[int, int], config: Config) -> bool:
 
 def _cell(case: Case, size: tuple[int, int], config: Config) -> Cell:
     return Cell(
-        case.arm, size, config.rates, config.seeds, case.optimizer, case.longer * config.steps, config.batch,
-        case.weight_decay,
-    )  # fmt: skip
+        arm=case.arm,
+        size=size,
+        rates=config.rates,
+        seeds=config.seeds,
+        optimizer=case.optimizer,
+        steps=case.longer * config.steps,
+        batch=config.batch,
+        weight_decay=case.weight_decay,
+    )
 
 
 # What the losses say
@@ -240,7 +248,7 @@ def family(dataset: xr.Dataset, case: str) -> tuple[Family, list[str]]:
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
-    """What is said of each question, of networks that are wide and trained enough to say it."""
+    """Answers to each question, from networks that are wide and trained enough."""
     found = {str(case): family(dataset, str(case))[0] for case in dataset.case.values}
     # At the base all rules are the same.
     apart = np.abs(found["1: standard"].losses[0] - found["1: maximal updates"].losses[0]).max()
@@ -266,15 +274,31 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     half = lead(("6: exponent 1/2", -1), ("6: exponent 1", -1))
     out = [
         same,
-        Number("1: octaves of the best rate per octave, embeddings' rate times n", -1.0, *drift(embeddings), 0.15),
+        Number(
+            "1: octaves of the best rate per octave, embeddings' rate times n",
+            -1.0,
+            *drift(embeddings),
+            0.15,
+        ),
         Number("1: the same of maximal updates", 0.0, *drift(f"1: {maximal}"), 0.1),
         Number("2: the same of matrices' rates over n", 0.0, *drift(f"2: {layered}"), 0.1),
-        Number("2: rates by layer end below maximal updates (1 for yes)", 1, int(gap[0] < -2 * gap[1])),
-        Number("3: drift with rates over n and no decay", 0.0, *drift("3: rates over n, no decay"), 0.35),
+        Number(
+            "2: rates by layer end below maximal updates (1 for yes)", 1, int(gap[0] < -2 * gap[1])
+        ),
+        Number(
+            "3: drift with rates over n and no decay",
+            0.0,
+            *drift("3: rates over n, no decay"),
+            0.35,
+        ),
         Number("3: drift with one rate and decay times n", -0.6, *drift(f"3: {ONE_RATE}"), 0.2),
-        Number("6: exponent 1/2 ends below 1 at the deepest (1 for yes)", 1, int(half[0] < -2 * half[1])),
+        Number(
+            "6: exponent 1/2 ends below 1 at the deepest (1 for yes)",
+            1,
+            int(half[0] < -2 * half[1]),
+        ),
         Number("7: loss of base 32 above base 128", 0.0, *base, 0.03),
-    ]  # fmt: skip
+    ]
     for case in map(str, dataset.case.values):
         if case.startswith("5"):
             out.append(
@@ -344,8 +368,14 @@ def figure(dataset: xr.Dataset) -> Figure:
             x = at.depth.values if deep else at.width.values
             retuned = np.array([of.retuned(i) for i in range(len(sizes))])
             carried = np.array([of.carried(i) for i in range(len(sizes))])
-            points(axis, x, retuned[:, 0], np.nan_to_num(retuned[:, 1]), color=color,
-                   label=case.split(": ", 1)[1])  # fmt: skip
+            points(
+                axis,
+                x,
+                retuned[:, 0],
+                np.nan_to_num(retuned[:, 1]),
+                color=color,
+                label=case.split(": ", 1)[1],
+            )
             axis.plot(x, retuned[:, 0], color=color, lw=1.0)
             axis.plot(x, carried[:, 0], "o", mfc="none", ms=6, color=color)
             axis.set_xlabel("depth L" if deep else "width n")

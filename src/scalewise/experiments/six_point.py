@@ -21,10 +21,7 @@ from scalewise.networks import MLP
 from scalewise.theory.action import six_point_vertex
 from scalewise.theory.exact import metric_moments
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "The six-point vertex of ReLU"
-SOURCE = "PDLT (ε.20), (ε.21)"
 TEXT = (
     "The next order of the effective theory: n² times the third cumulant of the metric, which grows "
     "with the square of the depth. The recursion (blue) is solved by (ℓ−1)(75ℓ−106)K³. At finite "
@@ -34,13 +31,13 @@ TEXT = (
 
 @settings(depth=4, width=128, networks=20_000)  # small: few, shallow and narrow networks
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         depth: Layers.
         width: Of the measured networks.
         networks: In the ensemble.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     depth: int = 8
@@ -111,8 +108,14 @@ def figure(dataset: xr.Dataset, left: Axes, right: Axes) -> None:
     for axis, unit in ((left, 1.0), (right, 75.0 * layer**2)):
         axis.plot(layer, dataset.recursion / unit, color=COLORS[0], label="leading order")
         axis.plot(layer, dataset.exact / unit, color=COLORS[1], lw=1.0, label=f"exact, n = {n}")
-        points(axis, layer, dataset.measured / unit, dataset.measured_sem / unit, color=COLORS[1],
-               label="measured")  # fmt: skip
+        points(
+            axis,
+            layer,
+            dataset.measured / unit,
+            dataset.measured_sem / unit,
+            color=COLORS[1],
+            label="measured",
+        )
         layers_below(axis)
     left.set_title("six-point vertex, U/K³")
     right.set_title("the same over 75ℓ²")

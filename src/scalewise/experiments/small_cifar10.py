@@ -36,10 +36,7 @@ from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
 from scalewise.sweeps import sweep
 from scalewise.training import kernel_of
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "CIFAR-10 from a few images: a convolutional NTK"
-SOURCE = "Arora et al. 2020, arXiv:1910.01663, small CIFAR-10"
 TEXT = (
     "Ten to eighty images of CIFAR-10 teach the NTK of an infinitely wide convolutional network of fourteen "
     "layers with global pooling. Accuracy on other images: ours, with its standard error over the images drawn, "
@@ -58,7 +55,7 @@ _LARGEST = 12  # images of each class that are drawn; a smaller pool is the firs
 # Small: images of 4 x 4 and three layers: a second.
 @settings(each=4, side=4, depth=3, counts=(10, 20), draws=50)
 class Config:
-    """What is drawn and computed.
+    """Settings.
 
     Args:
         each: Images of each class in the pool, at most 12.
@@ -236,8 +233,14 @@ def tables(dataset: xr.Dataset) -> list[Table]:
         theirs = float(one.published_sd) / np.sqrt(_DRAWS)
         ours = float(one.accuracy) - float(one.published), float(np.hypot(one.accuracy_sem, theirs))
         z = ours[0] / ours[1]
-        rows.append((n, f"{float(one.published):.2f} ± {theirs:.2f}",
-                     f"{float(one.accuracy):.2f} ± {float(one.accuracy_sem):.2f}", f"{z:.1f}"))  # fmt: skip
+        rows.append(
+            (
+                n,
+                f"{float(one.published):.2f} ± {theirs:.2f}",
+                f"{float(one.accuracy):.2f} ± {float(one.accuracy_sem):.2f}",
+                f"{z:.1f}",
+            )
+        )
     head = ("training images", "published, %", "found, %", "difference, standard errors")
     return [Table.of("Accuracy", head, rows)]
 

@@ -22,10 +22,7 @@ from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, INK, Number, attributes, panels
 from scalewise.scaling.shallow import CONDITIONS, region, regions
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "The band of dynamical stability and its 13 regions"
-SOURCE = "Golikov, Figure 1, left"
 TEXT = (
     "With one hidden layer a scaling is two exponents, of the output and of the learning rates. Above the band a "
     "step moves weights by more than their size, below it training changes outputs by a vanishing part. Inside, "
@@ -39,7 +36,7 @@ _NAMED = {"R6": "NTK", "R10": "sym-default", "R12": "MF, IC-MF"}
 
 @settings(steps=12)  # small: a coarse grid
 class Config:
-    """What is classified.
+    """Settings.
 
     Args:
         steps: Points of the grid to a unit of either exponent, even, so that every line is met.

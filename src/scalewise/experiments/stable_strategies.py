@@ -30,10 +30,7 @@ from scalewise.experiments._look import COLORS, INK, MUTED, Number, Table, attri
 from scalewise.scaling import Strategy, classify, mup, ntk, uniform
 from scalewise.scaling.polyhedron import FACETS, chart, facets, from_chart, stratum
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "The solid of stable strategies"
-SOURCE = "TP4 Figures 2 and 7, Appendix M"
 TEXT = (
     "A strategy says by which powers of the width a network is initialised and trained. The stable ones form a "
     "solid with four facets; outputs are learned on two of them. Maximal update and neural-tangent scaling are "
@@ -48,7 +45,7 @@ Point = tuple[Fraction, ...]
 
 @settings(steps=6)  # small: a coarse grid
 class Config:
-    """What is drawn and checked.
+    """Settings.
 
     Args:
         steps: Points along an edge, and along either side of a facet.
@@ -294,8 +291,14 @@ def _draw_caricature(axis: Any) -> None:
         axis.text(0.62 * sign, 0.30, "r = 0", color=COLORS[1], ha="center")
         axis.plot(*infinity, "o", ms=6, mfc="none", color=MUTED)
         facet = "U = 1" if sign < 0 else "A + r = 1"
-        axis.annotate(f"{facet}\nat infinity", infinity, (0, -32), textcoords="offset points", ha="center",
-                      color=MUTED)  # fmt: skip
+        axis.annotate(
+            f"{facet}\nat infinity",
+            infinity,
+            (0, -32),
+            textcoords="offset points",
+            ha="center",
+            color=MUTED,
+        )
     axis.plot(*np.array([mu, tangent]).T, color=INK, lw=2.0)
     axis.plot(*np.array([mu, tangent]).T, "o", ms=6, color=INK)
     axis.text(0.0, 0.56, "maximal update", ha="center", color=INK)

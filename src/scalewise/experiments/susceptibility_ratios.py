@@ -19,10 +19,7 @@ from scalewise.critical import criticality, susceptibility_ratio
 from scalewise.experiments._form import settings
 from scalewise.experiments._look import COLORS, INK, MUTED, Number, attributes, log_axes, panels
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "The ratio that must be 1"
-SOURCE = "PDLT figures 5.1 right, 5.2, 5.3"
 TEXT = (
     "A critical point needs χ⊥/χ∥ = 1 at its kernel, whatever the variances. Tanh reaches 1 as K → 0 "
     "and is critical there. So does the sigmoid, but with a bias variance of −4; softplus never does. "
@@ -33,7 +30,7 @@ _PRINTED = {"swish": 14.32017362, "gelu": (3 + 17**0.5) / 2}  # PDLT (5.101), (5
 
 @settings(count=10)  # small: fewer kernels
 class Config:
-    """What is drawn.
+    """Settings.
 
     Args:
         activations: Names, each continuous.

@@ -51,10 +51,7 @@ from scalewise.experiments._text_runs import (
 from scalewise.plan.spi import find_optimum, mean_of
 from scalewise.sweeps.spi import within
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "A decoder on a text: carried from a narrow one, or retuned"
-SOURCE = "TP4 K.1; the experiment is ours"
 TEXT = (
     "A decoder learns the letters of a text at several widths and depths: as built, under a plan from the "
     "narrowest, and both with the constants that were tuned there. Left, loss over the learning rate of the base, "
@@ -78,7 +75,7 @@ _AHEAD = {"adamw": 0.05, "muon": 0.0}
     characters=100_000,
 )
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         optimizers: AdamW, and Muon with steps of its size beside it.
@@ -211,15 +208,23 @@ def run(
     ]
     sizes = config.sizes
     labels = {
-        "optimizer": list(config.optimizers), "steps": list(config.steps), "family": list(FAMILIES),
-        "size": list(sizes), "rate": config.rates,
-    }  # fmt: skip
-    return xr.concat(parts, "optimizer").assign(
-        width=("size", [n for n, _ in sizes.values()]),
-        depth=("size", [L for _, L in sizes.values()]),
-        constants=("optimizer", said),
-        tuned_loss=("optimizer", [t.loss[0] for t in found.values()]),
-    ).assign_coords(labels).assign_attrs(attributes(config))  # fmt: skip
+        "optimizer": list(config.optimizers),
+        "steps": list(config.steps),
+        "family": list(FAMILIES),
+        "size": list(sizes),
+        "rate": config.rates,
+    }
+    return (
+        xr.concat(parts, "optimizer")
+        .assign(
+            width=("size", [n for n, _ in sizes.values()]),
+            depth=("size", [L for _, L in sizes.values()]),
+            constants=("optimizer", said),
+            tuned_loss=("optimizer", [t.loss[0] for t in found.values()]),
+        )
+        .assign_coords(labels)
+        .assign_attrs(attributes(config))
+    )
 
 
 # What the losses say
@@ -235,9 +240,14 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         for drift in found.check.drifts:
             if not any(o.edge for o in found.check.optima):
                 out.append(
-                    Number(f"drift with the {drift.axis}, {where}", 0.0, drift.slope, drift.sem,
-                           float(dataset.attrs["allowance"]))
-                )  # fmt: skip
+                    Number(
+                        f"drift with the {drift.axis}, {where}",
+                        0.0,
+                        drift.slope,
+                        drift.sem,
+                        float(dataset.attrs["allowance"]),
+                    )
+                )
         ordered = [above(found, j, found, i, carried=True) for i, j in pairwise(line)]
         worse = sum(d > 2 * e + 0.02 for d, e in ordered)
         out.append(Number(f"widths that are worse than the one before, {where}", 0, worse))
@@ -270,7 +280,7 @@ def tables(dataset: xr.Dataset) -> list[Table]:
 
 
 def _optimizers(found: dict[tuple[str, int], Family], dataset: xr.Dataset) -> Table:
-    """What every other optimizer loses above the first, both planned, tuned with the same budget, and carried."""
+    """Excess loss of every other optimizer over the first, planned, tuned with the same budget, and carried."""
     names, line = list(dict.fromkeys(o for o, _ in found)), widening(dataset)
     rows: list[tuple[object, ...]] = []
     for (other, steps), mine in found.items():
@@ -286,15 +296,17 @@ def _optimizers(found: dict[tuple[str, int], Family], dataset: xr.Dataset) -> Ta
 
 
 def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
-    """What each policy makes of the settings of the base, beside the best rate."""
+    """Settings of the base under each policy, beside the best rate."""
     x, rows = np.log2(dataset.rate.values), []
     for optimizer in map(str, dataset.optimizer.values):
         mine = dataset.sel(optimizer=optimizer)
         longest = mine.loss.sel(family=PLANNED_TUNED).isel(size=0, steps=-1)
         longest = longest.dropna("seed", how="all").values
         retuned = {"batch": mine.batch_loss.values, "tokens": longest}
-        said = {"batch": "batch x 2, steps x 1/2",
-                "tokens": f"steps x {dataset.steps.values[-1] / dataset.steps.values[0]:g}"}  # fmt: skip
+        said = {
+            "batch": "batch x 2, steps x 1/2",
+            "tokens": f"steps x {dataset.steps.values[-1] / dataset.steps.values[0]:g}",
+        }
         for label, losses in zip(
             map(str, mine.policy.values), mine.policy_loss.values, strict=True
         ):
@@ -313,7 +325,7 @@ def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
 
 
 def _swaps(dataset: xr.Dataset) -> list[Table]:
-    """What a single setting is worth: planned with that of plain, plain with that of planned, and their mean."""
+    """The worth of a single setting: planned with that of plain, plain with that of planned, and their mean."""
     widest, steps = f"n={int(dataset.width.max())}", int(dataset.steps[0])
     head = ("what is swapped", "planned with plain's loses", "plain with planned's gains", "mean")
     out = []

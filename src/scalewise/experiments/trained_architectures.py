@@ -49,10 +49,7 @@ from scalewise.training import GradientDescent, GradientFlow, kernel_of, predict
 from scalewise.training._outcomes import OUTCOMES as ROWS
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Trained networks of other layers against the theory"
-SOURCE = "PDLT (∞.154)–(∞.167), (∞.117)"
 TEXT = (
     "Networks of several kinds are trained at three widths by gradient descent or flow. What they have beyond "
     "infinite width is extrapolated to its 1/n term and compared with the theory. Left: the entry that disagrees "
@@ -84,7 +81,7 @@ ALGORITHMS = ("descent", "flow")
     networks=(200, 200, 200),
 )
 class Config:
-    """What is trained.
+    """Settings.
 
     Args:
         networks_of: Of `NETWORKS`.
@@ -223,7 +220,7 @@ def _judged(theory: xr.Dataset, seen: list[xr.Dataset], n: np.ndarray) -> xr.Dat
 def _of_outcome(
     name: str, theory: xr.Dataset, seen: list[xr.Dataset], n: np.ndarray
 ) -> dict[str, Any]:
-    """What is beyond infinite width, extrapolated to its 1/n term, beside the prediction."""
+    """The measured correction to infinite width, extrapolated to its 1/n term, beside the prediction."""
     wanted, wanted_error = (theory[f"{name}_nlo{end}"].values.ravel() for end in ("", "_error"))
     leading = 0.0
     if name in theory:

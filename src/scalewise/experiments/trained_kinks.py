@@ -32,10 +32,7 @@ from scalewise.tasks import Task
 from scalewise.training import GradientDescent, predict_training
 from scalewise.training.ensembles import measure_training
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "A kink changes the power of the width"
-SOURCE = "PDLT (∞.117), (∞.154)–(∞.165); with a kink derived"
 TEXT = (
     "Networks of one hidden layer are trained by gradient descent. Shown is how far a mean output (left) and an "
     "entry of the change of the NTK (right) are from infinite width; lines are the leading terms of the theory, in "
@@ -53,7 +50,7 @@ _WIDE = 64  # where slopes are read
 # Small: few narrow networks.
 @settings(activations=("relu", "tanh"), widths=(16, 24, 32, 48), networks=(200,) * 4, steps=20)
 class Config:
-    """What is trained.
+    """Settings.
 
     Args:
         activations: One with a kink first.

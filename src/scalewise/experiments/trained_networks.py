@@ -44,10 +44,7 @@ from scalewise.training.ensembles import measure_training
 from scalewise.training.kernels import outputs_of, two_step_newton
 from scalewise.training.width._weights import converged
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "The end of training at finite width"
-SOURCE = "PDLT (∞.66)–(∞.79), (∞.107)–(∞.167)"
 TEXT = (
     "What a finite width changes, times n: predicted against networks that were trained, for means, "
     "covariances and the NTK. Then the shift of one mean in its parts: algorithms that agree at infinite "
@@ -65,7 +62,7 @@ _ORDERS = ("by the NTK alone", "with dNTK and ddNTK")
 
 @settings(depth=2, width=64, networks=300, widths=(32, 256), singles=10)  # small: fewer networks
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         depth: $L$.
@@ -74,7 +71,7 @@ class Config:
         rate: $\eta h_{\max}$ of descent.
         widths: $n$ of single networks.
         singles: Single networks for each width.
-        seed: Same seed, same numbers.
+        seed: Random seed.
     """
 
     depth: int = 3
@@ -110,8 +107,17 @@ def run(config: Config) -> xr.Dataset:
 
 
 def _net(config: Config, width: int) -> Network:
-    return MLP(config.depth, width, "tanh", input_dim=3, output_dim=1, C_b=0.1, C_W=1.4, lambda_b=0.3,
-               lambda_W=1.0)  # fmt: skip
+    return MLP(
+        config.depth,
+        width,
+        "tanh",
+        input_dim=3,
+        output_dim=1,
+        C_b=0.1,
+        C_W=1.4,
+        lambda_b=0.3,
+        lambda_W=1.0,
+    )
 
 
 def _task() -> Task:
@@ -123,8 +129,15 @@ def _ensemble(config: Config) -> xr.Dataset:
     theory = predict_training(net, task, GradientDescent(), observables="all")
     rate = 0.5 * config.rate * theory.attrs["maximal_rate"]
     theory = predict_training(net, task, GradientDescent(rate), observables="all")
-    seen = measure_training(net, task, GradientDescent(rate), networks=config.networks,
-                            observables=list(_KINDS), seed=config.seed, progress=False)  # fmt: skip
+    seen = measure_training(
+        net,
+        task,
+        GradientDescent(rate),
+        networks=config.networks,
+        observables=list(_KINDS),
+        seed=config.seed,
+        progress=False,
+    )
     n, small = config.width, float(theory.learning_parameter) / config.width
     rows, kinds = [], []
     for name in _KINDS:
@@ -143,8 +156,12 @@ def _ensemble(config: Config) -> xr.Dataset:
 
 
 def _parts(algorithm, *, config: Config) -> xr.Dataset:
-    found = predict_training(_net(config, config.width), _task(), algorithm,
-                             observables=["output_mean_nlo", "output_mean_nlo_by_part"])  # fmt: skip
+    found = predict_training(
+        _net(config, config.width),
+        _task(),
+        algorithm,
+        observables=["output_mean_nlo", "output_mean_nlo_by_part"],
+    )
     return xr.Dataset(
         {"share": found.output_mean_nlo_by_part[:, 0, 0], "shift": found.output_mean_nlo[0, 0]}
     )
@@ -180,7 +197,7 @@ def _of_one(networks: Networks) -> Parameters:
 
 
 def _responses() -> xr.Dataset:
-    """Of a test output to dNTK and ddNTKs of size 1, one training sample whose NTK is 1, error 1."""
+    """Responses of a test output to dNTK and ddNTKs of size 1, one training sample whose NTK is 1, error 1."""
     strength, tried, h = np.linspace(0.05, 1.9, 38), np.array([0.2, 0.8, 1.4, 1.8]), 1e-4
     tensors = {"dNTK": 3, "first ddNTK": 4, "second ddNTK": 4}
 
@@ -199,10 +216,26 @@ def _responses() -> xr.Dataset:
 
     y, lines, seen = np.zeros(1), [], []
     for name in tensors:
-        lines.append([slope(lambda size, eta=eta, name=name: trained_outputs(
-            state(name, size), y, partial(converged, rate=eta))[1]) for eta in strength])  # fmt: skip
-        seen.append([slope(lambda size, eta=eta, name=name: list(effective_dynamics(
-            state(name, size), y, eta, 150))[-1].outputs[1]) for eta in tried])  # fmt: skip
+        lines.append(
+            [
+                slope(
+                    lambda size, eta=eta, name=name: trained_outputs(
+                        state(name, size), y, partial(converged, rate=eta)
+                    )[1]
+                )
+                for eta in strength
+            ]
+        )
+        seen.append(
+            [
+                slope(
+                    lambda size, eta=eta, name=name: list(
+                        effective_dynamics(state(name, size), y, eta, 150)
+                    )[-1].outputs[1]
+                )
+                for eta in tried
+            ]
+        )
     data = {
         "response": (("tensor", "strength"), lines),
         "response_seen": (("tensor", "tried"), seen),
@@ -228,8 +261,15 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
         rows.append(Number(f"power of the width, missed {order}", expected, slope, 0.0, 0.4))
     for name, one in each(dataset, "tensor"):
         expected = float(np.interp(0.8, dataset.strength, one.response))
-        rows.append(Number(f"response to the {name} at ηh = 0.8", expected, float(one.response_seen[1]), 0.0,
-                           2e-3 * max(1, abs(expected))))  # fmt: skip
+        rows.append(
+            Number(
+                f"response to the {name} at ηh = 0.8",
+                expected,
+                float(one.response_seen[1]),
+                0.0,
+                2e-3 * max(1, abs(expected)),
+            )
+        )
     return rows
 
 
@@ -244,8 +284,14 @@ def figure(dataset: xr.Dataset, *axes: Axes) -> None:
     bottom = np.arange(dataset.sizes["algorithm"])
     for k, part in enumerate(map(str, dataset.part.values)):
         height = dataset.share.sel(part=part).values
-        parts.bar(bottom + 0.1 * (k - 3.5), height, width=0.09, color=COLORS[k % 6], alpha=1 if k < 6 else 0.5,
-                  label=part.replace("_", " "))  # fmt: skip
+        parts.bar(
+            bottom + 0.1 * (k - 3.5),
+            height,
+            width=0.09,
+            color=COLORS[k % 6],
+            alpha=1 if k < 6 else 0.5,
+            label=part.replace("_", " "),
+        )
     parts.plot(bottom, dataset["shift"], "_", color=MUTED, ms=30, mew=1.5, label="all")
     parts.set_xticks(bottom, [str(name) for name in dataset.algorithm.values])
     parts.set(xlabel="algorithm", title="n × shift of the mean of a test, in parts")

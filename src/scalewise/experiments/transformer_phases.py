@@ -1,4 +1,4 @@
-r"""What becomes of the positions of a sequence in a deep transformer: norms behind sums, and norms before branches.
+r"""Positions of a sequence in a deep transformer: norms behind sums, and norms before branches.
 
 Shown: for a block with norms behind its sums, the correlation $\rho^\star$ of two positions to which it leads, over
 the strength $a$ of attention and the variance $w$ with which the hidden layer is drawn. At $\rho=1$ attention of
@@ -40,10 +40,7 @@ from scalewise.networks.layers import Attention, Dense, GlobalAvgPool, RMSNorm, 
 from scalewise.theory import predict
 from scalewise.theory.blocks import susceptibilities
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
-
 TITLE = "Transformers: where positions become alike"
-SOURCE = "PDLT (5.50); Dong et al., arXiv:2103.03404"
 TEXT = (
     "Attention averages positions, and a deep stack of it makes all of them alike unless the layers between "
     "drive them apart. Left: the correlation of two positions that blocks with norms behind their sums lead to; "
@@ -63,7 +60,7 @@ PLACES = ("post-norm", "pre-norm")
     networks=40,
 )
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activation: Of the hidden layer between two dense ones; odd, so that there is chaos.
@@ -175,10 +172,18 @@ def _between(mean: Any, positions: int) -> Any:
 def _drawn(place: str, depth: int, config: Config) -> xr.Dataset:
     """The read-out of a norm and an average over positions is the mean correlation of all pairs."""
     net = _of(config, place, depth)
-    found = measure(
-        net, _input(config), networks=config.networks, seed=config.seed, progress=False,
-        observables=["kernel"],
-    ).isel(layer=-1).squeeze()  # fmt: skip
+    found = (
+        measure(
+            net,
+            _input(config),
+            networks=config.networks,
+            seed=config.seed,
+            progress=False,
+            observables=["kernel"],
+        )
+        .isel(layer=-1)
+        .squeeze()
+    )
     P = config.positions
     return xr.Dataset(
         {
@@ -189,7 +194,7 @@ def _drawn(place: str, depth: int, config: Config) -> xr.Dataset:
 
 
 def _rates(config: Config, curves: xr.Dataset) -> dict[str, float]:
-    """What blocks do to positions that are nearly alike, by susceptibilities and read off the curves."""
+    """Effect of blocks on positions that are nearly alike, by susceptibilities and read off the curves."""
     own, shape = Attention(heads=4, C_W=config.strength), (config.positions, 16)
     post = susceptibilities(*block(config, PLACES[0], own, config.spread), input_shape=shape)
     large = 1e3
@@ -213,9 +218,13 @@ def _nearly_alike(config: Config, own: Attention) -> tuple[np.ndarray, np.ndarra
     """From half way to the end of deep networks with norms before branches: 1 - rho from 1e-3 on, and sizes."""
     layers = block(config, PLACES[1], own, config.spread) * config.deep
     net = Network(
-        Dense(), *layers, GlobalAvgPool(), Dense(1),
-        input_shape=(config.positions, 16), width=config.width,
-    )  # fmt: skip
+        Dense(),
+        *layers,
+        GlobalAvgPool(),
+        Dense(1),
+        input_shape=(config.positions, 16),
+        width=config.width,
+    )
     x = _input(config)
     x = x[:, :1] + 0.03 * x
     step = (net.depth - 2) // config.deep

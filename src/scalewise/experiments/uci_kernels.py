@@ -40,10 +40,7 @@ from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.theory.flow import kernel_flow
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "Small tables: NTK, NNGP and random forests"
-SOURCE = "Arora et al. 2020, arXiv:1910.01663, UCI"
 TEXT = (
     "Support vector machines with the kernels of infinitely wide ReLU networks classify small tables of the UCI "
     "collection, with the published choice of depth, fixed layers and price, on the original splits. Left: a point "
@@ -65,7 +62,7 @@ Split = tuple[np.ndarray, np.ndarray]  # rows for training and for testing
 # Small: a few sets.
 @settings(most=24, trees=20)
 class Config:
-    """What is classified.
+    """Settings.
 
     Args:
         most: Samples of a set.
@@ -234,7 +231,7 @@ def summary(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
-    """What the NTK has beyond forests, set by set, beside the difference of the published means."""
+    """Accuracy of the NTK beyond forests, set by set, beside the difference of the published means."""
     apart = dataset.accuracy.sel(classifier="NTK") - dataset.accuracy.sel(classifier="forest")
     sem = float(apart.std(ddof=1)) / np.sqrt(apart.size)
     wanted = PUBLISHED["NTK"] - PUBLISHED["forest"]
@@ -246,10 +243,15 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     told = summary(dataset)
     keys = ("accuracy", "P90", "P95", "PMA")
     means = [
-        (name, *(f"{float(told[k].sel(classifier=name)):.2f} ± {float(told[f'{k}_sem'].sel(classifier=name)):.2f}"
-                 for k in keys))
+        (
+            name,
+            *(
+                f"{float(told[k].sel(classifier=name)):.2f} ± {float(told[f'{k}_sem'].sel(classifier=name)):.2f}"
+                for k in keys
+            ),
+        )
         for name in CLASSIFIERS
-    ]  # fmt: skip
+    ]
     rows = []
     for name in dataset.set.values.tolist():
         one = dataset.sel(set=name)

@@ -21,10 +21,7 @@ from scalewise.networks import MLP
 from scalewise.theory.deep import asymptotics, fit_scaling
 from scalewise.theory.single import single_input_flow
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run", "tables"]
-
 TITLE = "Universality classes and their exponents"
-SOURCE = "PDLT §5.2–5.4, §9.2–9.3: tables A and B"
 TEXT = (
     "What deep networks do depends on little: whether the activation is scale-invariant, passes the "
     "origin with a slope, or neither. Left: kernels stay (ReLU, linear), or fall as 1/ℓ (tanh, sin, "
@@ -36,7 +33,7 @@ _FITTED = ("K", "V", "Theta", "D", "F", "B", "A", "Q")
 
 @settings(deep=("relu", "tanh"), depth=3_000)  # small: fewer layers
 class Config:
-    r"""What is computed.
+    r"""Settings.
 
     Args:
         activations: Those of the table of classes.

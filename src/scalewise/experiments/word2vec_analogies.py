@@ -30,10 +30,7 @@ from scalewise.limits import words
 from scalewise.limits.words import Word2Vec, analogy_answers, analogy_chance
 from scalewise.sweeps import sweep
 
-__all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "needs_data", "numbers", "run", "tables"]
-
 TITLE = "Word analogies: finite widths, the limit that learns, and the limit that does not"
-SOURCE = "TP4 section 6, J.3"
 TEXT = (
     "Networks of several widths learn word vectors from a piece of Wikipedia, and so does their exact limit, "
     "one coordinate per word. The wider, the nearer to the top of all words stands the right answer of an "
@@ -44,7 +41,7 @@ FILES = ("wiki100m.txt.xz", "questions-words.txt")
 
 @settings(characters=3_000_000, learning_rate=0.3)  # small: a few million characters: ten seconds
 class Config:
-    r"""What is trained.
+    r"""Settings.
 
     Args:
         vocabulary: V, the most frequent words.
@@ -114,7 +111,7 @@ def run(
 
 
 def _answers(model: int, store: str | None = None, *, config: Config) -> xr.Dataset:
-    """What a model of some width, 0 for the limit, answers after its training."""
+    """Answers of a model of some width, 0 for the limit, after its training."""
     vocabulary, tokens = _text(config.vocabulary, config.characters)
     questions = read_analogies(vocabulary)
     settings = Word2Vec(
@@ -175,22 +172,36 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
     by_chance = dataset.attrs["chance"]
     return [
         Number("neighbouring widths in order, share", 1, float(ordered.mean())),
-        Number("the limit beats the narrowest by four standard errors (1 for yes)", 1,
-               int(over > 4 * error)),
-        Number("no width answers more than the limit by two standard errors (1 for yes)", 1,
-               int(all(more > -2 * error for more, error in ahead))),
-        Number("the limit beats chance by two standard errors (1 for yes)", 1,
-               int(right - by_chance > 2 * spread)),
-    ]  # fmt: skip
+        Number(
+            "the limit beats the narrowest by four standard errors (1 for yes)",
+            1,
+            int(over > 4 * error),
+        ),
+        Number(
+            "no width answers more than the limit by two standard errors (1 for yes)",
+            1,
+            int(all(more > -2 * error for more, error in ahead)),
+        ),
+        Number(
+            "the limit beats chance by two standard errors (1 for yes)",
+            1,
+            int(right - by_chance > 2 * spread),
+        ),
+    ]
 
 
 def tables(dataset: xr.Dataset) -> list[Table]:
     """Accuracies and places, with what chance gives."""
     V, logs = dataset.attrs["vocabulary"], _logs(dataset)
     rows: list[tuple[object, ...]] = [
-        ("tangent kernel, by chance", 100 * dataset.attrs["chance"], 0.0, 100 * dataset.attrs["chance"],
-         float(np.expm1(np.log1p(np.arange(V - 3)).mean())))
-    ]  # fmt: skip
+        (
+            "tangent kernel, by chance",
+            100 * dataset.attrs["chance"],
+            0.0,
+            100 * dataset.attrs["chance"],
+            float(np.expm1(np.log1p(np.arange(V - 3)).mean())),
+        )
+    ]
     for k, name in enumerate(dataset.model.values.tolist()):
         right, error = _mean(dataset.right.values[k].astype(float))
         directions = float(dataset.right_cosine.values[k].mean())

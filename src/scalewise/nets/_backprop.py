@@ -32,7 +32,7 @@ Slopes = Annotated[Any, Float[np.ndarray, "sample output"]]
 def error_factors(
     net: AnyNetwork, parameters: Parameters, x: Any, error: Slopes
 ) -> tuple[Float[np.ndarray, "sample *positions neuron"], ...]:
-    r"""What the loss changes by with each preactivation of each random layer.
+    r"""Derivatives of the loss in each preactivation of each random layer.
 
     $$\epsilon^{(\ell)}_{j;\tilde\alpha}=\sum_k\frac{\partial\mathcal L}{\partial z^{(L)}_{k;\tilde\alpha}}
     \frac{dz^{(L)}_{k;\tilde\alpha}}{dz^{(\ell)}_{j;\tilde\alpha}}$$

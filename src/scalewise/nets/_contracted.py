@@ -61,7 +61,7 @@ class _Legs:
 
     @cached_property
     def gradients(self) -> Gradients:
-        """Of every vector at every sample."""
+        """Gradients of every vector at every sample."""
         return self.passes.gradients(lambda _: self.rows)[1]
 
     def of(self, leg: Leg) -> Gradients:
@@ -69,7 +69,7 @@ class _Legs:
         return chosen(self.program, self.gradients, slice(*leg))
 
     def as_they_are(self, leg: Leg) -> Terms:
-        """The same, to be multiplied."""
+        """Gradients as terms, to be multiplied."""
         return as_they_are(self.program, self.of(leg))
 
     def steps(self, leg: Leg) -> Gradients:
@@ -78,7 +78,7 @@ class _Legs:
         return jax.vmap(partial(single, self.program, self.gradients))(leg[0] + row, sample)
 
     def over(self, function: Callable[[Gradients], Any], leg: Leg, times: int = 1) -> Any:
-        """What a function makes of each step of a leg, which holds so many at once."""
+        """Values of a function at each step of a leg, so many at once."""
         count = (leg[1] - leg[0]) * len(self.passes.x)
         most = max(1, self.batch // times)
         if most >= count:
@@ -92,11 +92,11 @@ class _Legs:
         return a.reshape(*a.shape[:axis], leg[1] - leg[0], -1, *a.shape[axis + 1 :])
 
     def slopes(self, leg: Leg, step: Gradients) -> Gradients:
-        """What a step changes both sides of the gradients of a leg by."""
+        """Changes of both sides of a leg's gradients with a step."""
         return self.passes.along(self.rows[slice(*leg)], step)[1]
 
     def bent(self, leg: Leg, slopes: Gradients) -> Terms:
-        """What steps change a leg by."""
+        """Changes of a leg with steps."""
         return added_up(self.program, [(self.of(leg), slopes), (slopes, self.of(leg))])
 
 
@@ -152,9 +152,13 @@ TENSORS = {
 
 
 def contracted(
-    net: Network, parameters: Parameters, x: Any, legs: Sequence[np.ndarray], names: Sequence[str],
+    net: Network,
+    parameters: Parameters,
+    x: Any,
+    legs: Sequence[np.ndarray],
+    names: Sequence[str],
     node: int | None = None,
-) -> list[np.ndarray]:  # fmt: skip
+) -> list[np.ndarray]:
     """Some tensors of one network, (sample...) and then (vector of a leg...).
 
     Args:

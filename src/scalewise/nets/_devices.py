@@ -26,7 +26,7 @@ def devices() -> tuple[Any, ...]:
 
 
 def on_host() -> bool:
-    """Whether NumPy draws the numbers and does the small algebra, since the devices are processors."""
+    """True if NumPy draws the numbers and does the small algebra, since the devices are processors."""
     return devices()[0].platform in HOSTS
 
 

@@ -58,7 +58,7 @@ class Differentials:
 
     @cached_property
     def neurons(self) -> tuple[Neurons, ...]:
-        """What each layer is made of."""
+        """Neurons of each layer."""
         return tuple(Neurons(self.program, layer) for layer in self.layers)
 
     @cached_property
@@ -74,7 +74,7 @@ class Differentials:
 
     @property
     def second(self) -> bool:
-        """Whether ddNTKs are among the tensors."""
+        """True if ddNTKs are among the tensors."""
         return not SECOND.isdisjoint(self.parts)
 
     def floats(self) -> int:
@@ -97,7 +97,7 @@ class _Ring(NamedTuple):
 
 
 class _Bent(NamedTuple):
-    """The same along steps: those of one vector of signs, at every sample."""
+    """Gradients along steps: those of one vector of signs, at every sample."""
 
     y: Any  # (step, sample, entry)
     slopes: Gradients  # of this vector, the next and the last one, an axis of steps in front

@@ -53,7 +53,7 @@ class Numbers:
 
     @property
     def count(self) -> int:
-        """Of all of them."""
+        """The number of all of them."""
         return sum(math.prod(size) for size in self.sizes)
 
     def floats(self, samples: int, copies: int) -> int:

@@ -34,7 +34,7 @@ def rescale(net: Any, width: int) -> Any:
 
 
 def extrapolation(widths: Sequence[Any] | None, most: int = 2) -> dict[str, int]:
-    """What a result says of its extrapolation over widths; without them there is none."""
+    """Attributes of an extrapolation over widths; none without widths."""
     if widths is None:
         return {"extrapolated": 0}
     return {"extrapolated": 1, "extrapolation_degree": degree(len(widths), most)}

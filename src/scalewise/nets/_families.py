@@ -68,9 +68,15 @@ def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ens
 
 
 def _weighted(
-    net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str, *,
-    of: Statistics | Differentials, sample: Callable[..., dict[str, Any]], stream: int,
-) -> Ensemble:  # fmt: skip
+    net: Network,
+    x: np.ndarray,
+    sums: dict[str, Kind],
+    dtype: str,
+    *,
+    of: Statistics | Differentials,
+    sample: Callable[..., dict[str, Any]],
+    stream: int,
+) -> Ensemble:
     """Networks with real weights; the draws themselves are kept in float64, and once more while they are summed."""
     inputs, count = x.astype(dtype), of.numbers.count
 
@@ -103,8 +109,13 @@ def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> 
 
     sigma = first_activation(net)
     return Ensemble(
-        f"program-{net.width}", draw, sums, sigma, (4, net.width), drawn.floats(len(x)) * np.dtype(dtype).itemsize
-    )  # fmt: skip
+        f"program-{net.width}",
+        draw,
+        sums,
+        sigma,
+        (4, net.width),
+        drawn.floats(len(x)) * np.dtype(dtype).itemsize,
+    )
 
 
 # In the order in which they are run.

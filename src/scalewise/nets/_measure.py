@@ -134,11 +134,20 @@ def measure(
     with opened(store, {**attributes, **fixed}) as record:
         with blas_threads_for(), Reporter(progress, total, "networks") as report:
             sums = [
-                {family: run(e, networks, seed=seed, memory=budget, dtype=dtype, record=record,
-                             report=report)
-                 for family, e in plan.items()}
+                {
+                    family: run(
+                        e,
+                        networks,
+                        seed=seed,
+                        memory=budget,
+                        dtype=dtype,
+                        record=record,
+                        report=report,
+                    )
+                    for family, e in plan.items()
+                }
                 for plan in plans
-            ]  # fmt: skip
+            ]
         rows = {name: row for name, row in estimators(net).items() if name in names}
         parts = [_estimates(s, e, len(x), rows) for s, e in zip(sums, epsilon, strict=False)]
         deep = parts[0] if widths is None and parts else _extrapolated(parts, epsilon, rows)

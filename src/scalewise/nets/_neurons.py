@@ -23,7 +23,7 @@ Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 
 @dataclass(frozen=True)
 class Neurons:
-    """What the neurons of a layer are made of.
+    """The neurons of a layer, by what they read.
 
     Args:
         program: The nodes.
@@ -35,7 +35,7 @@ class Neurons:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """What is added up, group by group; all of it in one where not all of it is averaged over."""
+        """Parts that are added up, group by group; all in one unless all are averaged over."""
         parts = self.program.parts(self.node)
         return parts if self.averaged else [((self.node, 1.0),)]
 
@@ -46,7 +46,7 @@ class Neurons:
 
     @cached_property
     def averaged(self) -> bool:
-        """Whether the weights are averaged over: nobody else has them, and they are of one rate."""
+        """True if the weights are averaged over: nobody else has them, and they are of one rate."""
         program, parts = self.program, self.program.parts(self.node)
         if not all(program.averages_out(part) for part in parts):
             return False
@@ -64,7 +64,7 @@ class Neurons:
 
     @property
     def above_random_layers(self) -> bool:
-        """Whether $y$ depend on weights; elsewhere NTK and its differentials are the same in all networks."""
+        """True if $y$ depend on weights; elsewhere NTK and its differentials are the same in all networks."""
         return any(isinstance(self.program.nodes[k], Draw) for k in self.program.behind(self.read))
 
     @property
@@ -94,7 +94,7 @@ class Neurons:
 
     @cached_property
     def halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of which $y$ each of two neurons is made: 1 of those, 0 of others."""
+        """Masks of the $y$ of each of two neurons: 1 of those, 0 of others."""
         if self.averaged:
             return np.ones(self.entries), np.ones(self.entries)
         first = (np.arange(self.entries) % 2 == 0).astype(float)

@@ -58,7 +58,7 @@ def _opened(xp: Any, signs: Any, slopes: Any, C_W: Any, skip: Any) -> tuple[Any,
 
 @in_place
 def _beside(xp: Any, eta: Any, Q: Any) -> Any:
-    """What of eta is orthogonal to the features, one row for each neuron and none for the bias."""
+    """The part of eta orthogonal to the features, one row for each neuron and none for the bias."""
     Q = Q[:, None]
     return (eta - Q @ (xp.swapaxes(Q, 2, 3) @ eta))[:, :, :-1]
 

@@ -52,7 +52,7 @@ class Statistics:
 
     @cached_property
     def neurons(self) -> tuple[Neurons, ...]:
-        """What each layer is made of."""
+        """Neurons of each layer."""
         return tuple(Neurons(self.program, layer) for layer in self.layers)
 
     @cached_property
@@ -66,7 +66,7 @@ class Statistics:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether two neurons of some layer have estimates of their own."""
+        """True if two neurons of some layer have estimates of their own."""
         return any(not own.averaged or own.entries > self.rows for own in self.neurons)
 
     def floats(self) -> int:
@@ -82,7 +82,7 @@ class Statistics:
 
 
 def _vectors(neurons: Neurons, signs: list[Any], rows: int) -> list[Any]:
-    """Of either neuron (row, entry): the entries themselves, or groups of neighbours with signs."""
+    """Vectors of either neuron (row, entry): the entries themselves, or groups of neighbours with signs."""
     count = neurons.entries
     size = -(-count // rows)
     where = (np.arange(count) // size == np.arange(-(-count // size))[:, None]).astype(float)
@@ -137,7 +137,7 @@ def _trace(program: Program, rates: dict[int, Any], sides: dict[int, Side]) -> A
 
 @partial(jax.jit, static_argnames="of")
 def sample_statistics(numbers: Any, x: Any, *, of: Statistics) -> dict[str, Any]:
-    r"""What the NTK statistics are made of, for each network of a batch.
+    r"""Ingredients of the NTK statistics, for each network of a batch.
 
     Args:
         numbers: Standard normal numbers, (networks, as many as `of` needs).

@@ -50,12 +50,12 @@ class Packed:
 
     @cached_property
     def shapes(self) -> dict[int, tuple[ArrayShape, ArrayShape]]:
-        """Of the weights and the biases of each random layer."""
+        """Shapes of the weights and the biases of each random layer."""
         return shapes_of(self.program)
 
     @property
     def count(self) -> int:
-        """Of all parameters."""
+        """The number of all parameters."""
         return sum(math.prod(shape) for both in self.shapes.values() for shape in both)
 
     def scales(self, dtype: str) -> np.ndarray:

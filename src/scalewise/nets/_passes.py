@@ -27,7 +27,7 @@ from scalewise.networks.spi import Program, Weights, rates_of
 
 @runtime_checkable
 class Reader(Protocol):
-    """What is read of a network: the outputs, a layer, or what two neurons of one read."""
+    """A reading of a network: the outputs, a layer, or what two neurons of one read."""
 
     @property
     def program(self) -> Program:
@@ -78,7 +78,7 @@ class _Pass(NamedTuple):
 
     @property
     def sides(self) -> dict[int, Side]:
-        """What enters, and what flows back."""
+        """Inputs, and what flows back."""
         return {k: (self.entering[k], delta) for k, delta in self.back.items()}
 
 

@@ -71,7 +71,7 @@ class Drawn:
         return made if isinstance(made, Draw) and self.program.averages_out(part) else None
 
     def read(self, part: Part) -> tuple[int, ...]:
-        """What a random layer, over whose weights is averaged, reads; other fields themselves."""
+        """Fields read by a random layer whose weights are averaged over; other fields themselves."""
         own = self.averaged(part)
         return own.of if own else tuple(k for k, _ in part)
 
@@ -112,7 +112,7 @@ def metric_and_ntk(
     signs: list[Any],
     neurons: slice = slice(None),
 ) -> tuple[Any, Any]:
-    """Of one network, averaged over the weights of one layer; the second means nothing without slopes.
+    """Metric and NTK of a network, averaged over weights of one layer; the NTK means nothing without slopes.
 
     Args:
         drawn: The program with its numbers.
@@ -169,7 +169,7 @@ def measured_layers(net: Network) -> tuple[int, ...]:
 
 
 def first_layer(net: Network, x: np.ndarray, *, ntk: bool = False) -> np.ndarray:
-    """What does not fluctuate: the metric, or the NTK, of a first layer of one site."""
+    """Metric or NTK of a first layer of one site, which do not fluctuate."""
     program = net.program
     node = program.nodes[program.draws[0]]
     assert isinstance(node, Draw)

@@ -26,7 +26,7 @@ def normals(keys: np.ndarray, *, count: int, dtype: str) -> Any:
 
 
 def philox(keys: np.ndarray, *, count: int, dtype: str) -> np.ndarray:
-    """The same on the host."""
+    """Normal numbers of each network, drawn on the host."""
     out = np.empty((len(keys), count), dtype)
     for row, key in zip(out, keys, strict=True):
         np.random.Generator(np.random.Philox(key=key)).standard_normal(dtype=row.dtype, out=row)

@@ -58,7 +58,7 @@ def whole_gradients(program: Program) -> int:
 
 
 def by_weights(program: Program, roots: Roots, *orders: dict[int, Side]) -> Gradients:
-    """Of each set of weights, wherever they are used: gradients, or derivatives of them.
+    """Gradients, or derivatives of them, of each set of weights, wherever they are used.
 
     Args:
         program: The nodes.
@@ -81,7 +81,7 @@ def _by_site(u: Any, delta: Any) -> Side:
 
 
 def _two_sides(node: Any, scale: tuple[Any, ...], orders: list[Side]) -> tuple[Any, Any]:
-    """What enters, biases too, and what flows back: the derivatives of highest order alone."""
+    """Derivatives of highest order alone: of what enters, biases too, and of what flows back."""
     u, delta = orders[-1]
     fill = scale[0] if len(orders) == 1 else 0.0
     one = jnp.full((*u.shape[:2], 1), fill, u.dtype)
@@ -116,7 +116,7 @@ def _of_all_uses(parts: list[tuple[Any, Any]], few: bool) -> tuple[Any, Any]:
 
 
 def added(program: Program, roots: Roots, step: Gradients, node: int, u: Any) -> Any:
-    """What a step adds to the outputs of a random layer.
+    """Changes of the outputs of a random layer with a step.
 
     Args:
         program: The nodes.
@@ -188,7 +188,7 @@ def added_up(program: Program, pairs: Sequence[tuple[Gradients, Gradients]]) -> 
 
 
 def bent(program: Program, gradients: Gradients, slopes: Gradients, row: int) -> Terms:
-    """What steps change the gradients of one f_v by: labels (sample, step).
+    """Changes of the gradients of one f_v with steps: labels (sample, step).
 
     Args:
         program: The nodes.
@@ -214,7 +214,7 @@ def bent_twice(
     pairs: tuple[np.ndarray, np.ndarray],
     row: int,
 ) -> Terms:
-    """What pairs of steps change the gradients of one f_v by: labels (sample, pair).
+    """Changes of the gradients of one f_v with pairs of steps: labels (sample, pair).
 
     Args:
         program: The nodes.
@@ -254,7 +254,7 @@ def products(program: Program, left: Terms, right: Terms) -> Any:
 
 
 def _gram(a: Any, b: Any) -> Any:
-    """Of each with each, over the last axis."""
+    """Products of each with each, over the last axis."""
     flat = a.reshape(-1, a.shape[-1]) @ b.reshape(-1, b.shape[-1]).T
     return flat.reshape(*a.shape[:-1], *b.shape[:-1])
 

@@ -317,6 +317,19 @@ class Attend:
 
 
 Node = (
-    Source | Draw | Pointwise | Sum | Spread | Norm | Product | Concat | Stack | Max | Attend | Read
-    | Mix | Weigh | Dropout
-)  # fmt: skip
+    Source
+    | Draw
+    | Pointwise
+    | Sum
+    | Spread
+    | Norm
+    | Product
+    | Concat
+    | Stack
+    | Max
+    | Attend
+    | Read
+    | Mix
+    | Weigh
+    | Dropout
+)

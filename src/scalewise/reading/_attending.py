@@ -203,7 +203,7 @@ def _power(read: Reader, logits: Logits) -> float:
 
 
 def _added(read: Reader, logits: Logits, shape: tuple[int, ...]) -> tuple[bool, tuple[Matrix, ...]]:
-    """Whether what is added to logits, (head, position, other), masks what follows; and numbers of heads."""
+    """Whatever is added to logits, (head, position, other): true if it masks what follows; and numbers of heads."""
     if logits.added is None:
         return False, ()
     added = logits.added.reshape(shape)

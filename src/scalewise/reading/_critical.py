@@ -44,7 +44,7 @@ class Proposal:
 
     @property
     def factor(self) -> float:
-        """Of the standard deviation."""
+        """The factor of the standard deviation."""
         return math.sqrt(self.proposed / self.C_W)
 
 
@@ -82,7 +82,7 @@ class CriticalInit:
 
 
 def proposals(net: Network, x: np.ndarray) -> tuple[Proposal, ...]:
-    """What to draw otherwise.
+    """Parameters to draw otherwise.
 
     Args:
         net: A model that was read.
@@ -176,7 +176,7 @@ def _ancestors(steps: tuple[Step, ...]) -> list[frozenset[int]]:
 
 
 def _normed(steps: tuple[Step, ...]) -> list[bool]:
-    """Whether what enters a step has a size that a norm has set, at some layer before it."""
+    """True of steps whose inputs have a size that a norm has set, at some layer before."""
     found: list[bool] = []
     for step in steps:
         own = [found[j] for j in step.of if j >= 0]
@@ -209,7 +209,7 @@ def _targets(steps: tuple[Step, ...]) -> dict[int, float]:
 
 
 def _streams(steps: tuple[Step, ...], trunks: dict[int, int]) -> dict[int, int]:
-    """Of every sum how many branches its stream has in all."""
+    """Numbers of branches in the stream of every sum."""
     first: dict[int, int] = {}
     for k in sorted(trunks):
         before = trunks[k]

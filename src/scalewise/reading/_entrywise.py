@@ -227,7 +227,7 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
 
 
 def _counts(read: Reader, of: Known) -> bool:
-    """Whether a field is a parameter that counts as one."""
+    """True if a field is a parameter that counts as one."""
     return isinstance(read.source(of).what, Weight) and _number(read, of) is None
 
 

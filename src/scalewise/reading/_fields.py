@@ -104,7 +104,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Made:
-    """What one verb of the builder makes of other fields."""
+    """A field that one verb of the builder makes of others."""
 
     verb: str
     of: tuple[int, ...]
@@ -243,7 +243,7 @@ def distinct(entries: Entries) -> int:
 
 
 class Decoded(NamedTuple):
-    """What entries are, each an array of their shape; -1 where the number is 0."""
+    """Meaning of entries, each an array of their shape; -1 where the number is 0."""
 
     owner: np.ndarray
     sample: np.ndarray
@@ -264,7 +264,15 @@ class Fields:
         """Another field."""
         if isinstance(what, Linear | Made):
             self.read.update((what.of,) if isinstance(what, Linear) else what.of)
-        made = Known(len(self.known), self._end, samples, positions, channels, what, self.place)
+        made = Known(
+            number=len(self.known),
+            start=self._end,
+            samples=samples,
+            positions=positions,
+            channels=channels,
+            what=what,
+            place=self.place,
+        )
         self.known.append(made)
         self._end += made.size
         return made
@@ -275,7 +283,7 @@ class Fields:
         return self._end
 
     def decoded(self, entries: Entries) -> Decoded:
-        """What entries are."""
+        """Meaning of entries."""
         starts = np.array([k.start for k in self.known])
         sizes = np.array([(k.samples, k.places, k.channels) for k in self.known])
         owner = np.searchsorted(starts, entries, side="right") - 1

@@ -80,5 +80,5 @@ def replaced(
 
 
 def _ranks(values: list[int]) -> list[int]:
-    """Of each of some numbers how many are smaller."""
+    """Numbers of smaller ones, for each of some numbers."""
     return [sum(other < v for other in values) for v in values]

@@ -77,7 +77,7 @@ class Grid:
         return replace(self, ids=self.ids[:, some.ravel()], positions=some.shape)
 
     def entries(self, made: Known) -> Entries:
-        """The same array, of the entries of a field that lies so."""
+        """This array, of the entries of a field that lies so."""
         s, p, c = self.where
         s = s if made.samples > 1 else np.zeros_like(s)
         return made.start + (s * made.places + p) * made.channels + c

@@ -28,7 +28,7 @@ def scaled(
 
 
 def _grown(one: Step, two: Step) -> tuple[Any, ...]:
-    """What attention is given, if it is another at twice the width: heads that grow, or more of them."""
+    """Arguments of attention that differ at twice the width: heads that grow, or more of them."""
     size, power, _, causal, turns, norm, group, bias = one.given
     grows, its = two.given[0] != size, two.given[6]
     place = f"The model's `{one.place}`" if one.place else "The model"

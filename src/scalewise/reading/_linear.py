@@ -27,7 +27,7 @@ from scalewise.reading._trees import evaluate, slope
 
 
 def is_weight(read: Reader, own: Entries) -> bool:
-    """Whether entries are those of a parameter, or of a function of one."""
+    """True if entries are those of a parameter, or of a function of one."""
     owners = read.fields.owners(own)
     return len(owners) == 1 and isinstance(read.source(owners[0]).what, Weight)
 
@@ -104,7 +104,7 @@ def _rows(
 
 
 def _rows_of(seen: np.ndarray, sample: np.ndarray, index: np.ndarray, places: int) -> np.ndarray:
-    """What each place sees, (place, tap), the same of all samples."""
+    """Positions that each place sees, (place, tap), the same of all samples."""
     table = np.full((places, seen.shape[-1]), -1)
     table[index] = seen
     if np.any(table[index] != seen):
@@ -145,7 +145,7 @@ def _of_inputs(read: Reader, known: Known, x: Entries, weights: Entries, factor:
 def _taps(
     read: Reader, known: Known, table: np.ndarray, positions: tuple[int, ...]
 ) -> tuple[Known, tuple[Window, ...], np.ndarray]:
-    """What a random layer reads, through which windows, and the order of its taps, if places see (place, tap)."""
+    """The field that a random layer reads, its windows, and the order of its taps, if places see (place, tap)."""
     taps, axes = table.shape[-1], len(known.positions)
     if taps == 1:
         of = read.chosen(known, table[:, 0], positions)
@@ -241,7 +241,7 @@ def _depthwise(
 
 
 def is_clean(known: Known, x: Entries) -> bool:
-    """Whether an array (sample, channel, *positions) is a field as it lies."""
+    """True if an array (sample, channel, *positions) is a field as it lies."""
     wanted = np.moveaxis(known.entries, -1, 1).reshape(
         known.samples, known.channels, *known.positions
     )
@@ -283,7 +283,7 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
 
 
 def _are_tokens(read: Reader, known: Known, count: int) -> bool:
-    """Whether a field is tokens of the inputs, also where those below 0 would be counted from the end."""
+    """True if a field is tokens of the inputs, also where those below 0 would be counted from the end."""
     root, tree = read.tree(known)
     what = read.fields.known[root].what
     own = np.arange(float(count))

@@ -87,7 +87,7 @@ def windows_seen(
     dilation: Sequence[int],
     pads: Sequence[tuple[int, int]],
 ) -> Entries:
-    """What windows see of entries (sample, channel, *positions): (sample, *places, channel, *taps)."""
+    """Entries (sample, channel, *positions) that windows see: (sample, *places, channel, *taps)."""
     axes = len(taps)
     x = np.pad(x, [(0, 0), (0, 0), *pads])
     for k in range(axes):

@@ -21,7 +21,7 @@ _SAME = 1e-5  # between outputs of the model and of the network with its weights
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass of a model was seen to do.
+    """One pass of a model, as it was seen.
 
     Args:
         read: All of it.
@@ -58,7 +58,7 @@ class ReadModel:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was taken for something else, in sentences."""
+        """Sentences on what was taken for something else."""
         constant = list(self.seen.read.constant)
         told = [f"`{name}`" for name in constant[:3]] + [f"{len(constant) - 3} more"] * (
             len(constant) > 3

@@ -113,7 +113,7 @@ class Reader:
     # What a field is a function of.
 
     def held(self, known: Known) -> bool:
-        """Whether a sum of fields is a field of its own, because something has read it."""
+        """True if a sum of fields is a field of its own, because something has read it."""
         what = known.what
         summed = (
             isinstance(what, Combined) and len(what.terms) > 1 and known.number in self.fields.read
@@ -136,7 +136,7 @@ class Reader:
         return known.number
 
     def tree(self, known: Known) -> tuple[int, Tree]:
-        """The same, with the function; a sum becomes a field of its own."""
+        """The field, with the function; a sum becomes a field of its own."""
         what = known.what
         if self.held(known):
             return known.number, X
@@ -200,7 +200,7 @@ class Reader:
         return self.new(like, Combined(left))
 
     def of_weights(self, entries: Sequence[Entries]) -> bool:
-        """Whether all entries are those of parameters."""
+        """True if all entries are those of parameters."""
         owners = [k for own in entries for k in self.fields.owners(own)]
         return all(isinstance(self.source(k).what, Weight) for k in owners)
 

@@ -64,7 +64,7 @@ def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
 
 
 def _mixed_inputs(read: Reader, known: Known, x: Entries, numbers: np.ndarray) -> Entries:
-    """The same of entries of the inputs, which become other numbers of these."""
+    """A sum over entries of the inputs, which become other numbers of these."""
     x = np.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-2], numbers.shape[:-2]), *x.shape[-2:]))
     numbers = np.broadcast_to(numbers, (*x.shape[:-2], *numbers.shape[-2:]))
     sample = sample_of_rows(read.fields, x)

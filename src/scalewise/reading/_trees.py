@@ -133,7 +133,7 @@ def functions_of(tree: Tree) -> tuple[Callable[..., Any], ...]:
 
 
 def averages(tree: Tree) -> bool:
-    """Whether there is an average over channels in it, or the largest of them."""
+    """True if there is an average over channels in it, or the largest of them."""
     return tree[0] in ("mean", "peak") or any(averages(t) for t in tree[1:] if isinstance(t, tuple))
 
 
@@ -198,9 +198,14 @@ def kinks(tree: Tree) -> tuple[float, ...]:
     found: set[float] = set()
     for name, *given in _all(tree):
         edges = {
-            "relu": [0.0], "abs": [0.0], "sign": [0.0], "leaky_relu": [0.0], "elu": [0.0],
-            "hardsigmoid": [-3.0, 3.0], "hardswish": [-3.0, 3.0],
-        }.get(name, [])  # fmt: skip
+            "relu": [0.0],
+            "abs": [0.0],
+            "sign": [0.0],
+            "leaky_relu": [0.0],
+            "elu": [0.0],
+            "hardsigmoid": [-3.0, 3.0],
+            "hardswish": [-3.0, 3.0],
+        }.get(name, [])
         if name in (
             "maximum",
             "minimum",

@@ -106,7 +106,7 @@ class Writer:
             seen.update(self._below(known))
 
     def _is_apart(self, what: Linear) -> bool:
-        """Whether biases are a layer of their own: they, or the weights, are used without the other elsewhere."""
+        """True if biases are a layer of their own: they, or the weights, are used without the other elsewhere."""
         if what.biases is None:
             return False
         weights, biases = what.weights.tobytes(), what.biases.tobytes()

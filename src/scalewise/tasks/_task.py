@@ -156,7 +156,7 @@ class Task:
 
     @checked
     def shaped(self, *shape: Count) -> Task:
-        """The same task with every input in another shape: flat images as positions with channels.
+        """This task with every input in another shape: flat images as positions with channels.
 
         Args:
             shape: Of one input: positions along each axis, then channels.
@@ -219,7 +219,7 @@ class Task:
 
     @property
     def paired(self) -> bool:
-        """Whether last and first weights have samples of their own."""
+        """True if last and first weights have samples of their own."""
         return self.batches is not None and self.batches.ndim == 3
 
 

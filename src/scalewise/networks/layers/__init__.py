@@ -16,6 +16,7 @@ from scalewise.networks.layers._dense import Dense as Dense
 from scalewise.networks.layers._dense import Flatten as Flatten
 from scalewise.networks.layers._dense import Local as Local
 from scalewise.networks.layers._dropout import Dropout as Dropout
+from scalewise.networks.layers._excite import Excite as Excite
 from scalewise.networks.layers._norm import GroupNorm as GroupNorm
 from scalewise.networks.layers._norm import LayerNorm as LayerNorm
 from scalewise.networks.layers._norm import RMSNorm as RMSNorm
