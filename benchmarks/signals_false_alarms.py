@@ -1,11 +1,12 @@
-"""Is `signals` silent where nothing is wrong, and does it name what is? Twenty draws of each model, three widths.
+"""Is `signals` silent where nothing is wrong, and does it name what is? Many draws of each model, three widths.
 
 Each draw is reported alone, as somebody sees it who gives one model: that is where chance matters most. The tenth
 mistake is an optimizer, which is not drawn.
 
 python benchmarks/signals_false_alarms.py --seeds 20
 
-Models: tests/signal_models.py. Results: results/signals_false_alarms.json and .md. Ten minutes on one core.
+Models: tests/signal_models.py and tests/signal_designs.py. Results: results/signals_false_alarms.json and .md. Ten
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import torch
 
 import scalewise as sw
+from signal_designs import DESIGNS, SUBTLE
 from signal_models import DEEP, RIGHT, WRONG, Case
 
 RESULTS = Path(__file__).parent / "results"
@@ -35,10 +37,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     seeds = parser.parse_args().seeds
     warnings.filterwarnings("ignore")
-    groups = {"wrong": WRONG, "right": RIGHT, "right, deep": DEEP}
+    groups = (
+        ("wrong", WRONG), ("wrong", SUBTLE), ("right", RIGHT), ("right", DESIGNS), ("right, deep", DEEP),
+    )  # fmt: skip
     found = [
         row(kind, name, case, width, seeds)
-        for kind, cases in groups.items()
+        for kind, cases in groups
         for name, case in cases.items()
         for width in WIDTHS
     ]

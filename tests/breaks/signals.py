@@ -14,6 +14,7 @@ BESIDE = f"{TESTS}::test_the_theory_stands_beside_the_places_that_it_is_of"
 FIELDS = "tests/theory/test_fields.py"
 GIVEN = f"{FIELDS}::test_fields_without_weights_may_be_given"
 SILENT = f"{TESTS}::test_right_models_are_passed_in_silence"
+NUMBERS = f"{TESTS}::test_numbers_of_what_looks_right_are_those_of_its_weights"
 STEPS = f"{TESTS}::test_the_optimizer_is_known_by_its_first_steps"
 
 of_rows = row("torch/_rows.py", AUTODIFF)
@@ -53,8 +54,44 @@ MUTANTS = (
         "abs(off + math.log(own.fan_out / own.fan_in))",
         "abs(off - math.log(own.fan_out / own.fan_in))",
     ),
-    of_streams("signals: streams may grow", "grown > _GROWN and", "grown > 40 * _GROWN and"),
-    of_streams("signals: branches scaled by the depth grow", "not scaled and", "", SILENT),
+    of_streams("signals: streams may grow", "ends > _largest(", "ends > 40 * _largest("),
+    of_streams("signals: branches scaled by the depth grow", "_GAIN = 2.0", "_GAIN = 0.0", SILENT),
+    of_streams(
+        "signals: streams may be halved", "_HALVED, _FEWEST = 0.6", "_HALVED, _FEWEST = 0.4"
+    ),
+    of_streams(
+        "signals: sums over the root of two are means",
+        "_HALVED, _FEWEST = 0.6",
+        "_HALVED, _FEWEST = 0.8",
+        SILENT,
+    ),
+    of_findings(
+        "signals: a tied readout of its own outputs",
+        "row.reads * math.sqrt(own.C_W)",
+        "row.reads * own.C_W",
+        NUMBERS,
+    ),
+    of_findings("signals: readouts that a number scales", "outputs > size / 2", "True", SILENT),
+    of_findings("signals: any eps", "n[2] > _ADDED", "n[2] > 0.9"),
+    of_watch(
+        "signals: products that a number scales",
+        "unscaled=None if own.scaled else variance",
+        "unscaled=variance",
+        SILENT,
+    ),
+    of_watch(
+        "signals: a head of one number", "operands[0].shape[-1], variance", "1, variance", NUMBERS
+    ),
+    of_rows(
+        "signals: gates of a recurrence", "units = replace(units, saturated=None)", "pass", SILENT
+    ),
+    of_rows("signals: units that a slope leaves", "< _AWAKE[name]", "< 9 * _AWAKE[name]", NAMED),
+    of_rows(
+        "signals: the share of eps",
+        "(eps / (eps + variances.detach()))",
+        "(eps / variances)",
+        NUMBERS,
+    ),
     of_findings(
         "signals: gates want another variance", "abs(math.log(own.C_W)) < _ALIKE", "False", SILENT
     ),

@@ -1,4 +1,4 @@
-"""Conformance of `signals`: ten mistakes are named, right models are not, and every number is what it says."""
+"""Conformance of `signals`: mistakes are named, right models are not, and every number is what it says."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import nn
 import scalewise as sw
 from scalewise.plan import PlanError
 from scalewise.signals import Signals
+from signal_designs import COORDINATES, DESIGNS, SUBTLE, siren
 from signal_models import (
     RIGHT,
     TOKENS,
@@ -33,21 +34,23 @@ def measured(model: Any, batch: Any, **how: Any) -> Signals:
     return sw.torch.signals(model, batch, theory=False, **how)
 
 
-@pytest.mark.parametrize("mistake", WRONG)
-def test_each_mistake_is_named_and_nothing_else(mistake: str) -> None:
-    build, batch = WRONG[mistake]
+@pytest.mark.parametrize(
+    ("mistake", "cases"), [(m, cases) for cases in (WRONG, SUBTLE) for m in cases]
+)
+def test_each_mistake_is_named_and_nothing_else(mistake: str, cases: dict[str, Any]) -> None:
+    build, batch = cases[mistake]
     found = measured(build(WIDTH), batch)
     assert [f.mistake for f in found.findings] == [mistake]
     (finding,) = found.findings
-    assert f"`{finding.place}`" in finding.sentence
+    assert f"`{finding.place or 'the model'}`" in finding.sentence
     assert not found.ok
     with pytest.raises(AssertionError, match=finding.sentence[:20].replace("(", r"\(")):
         found.assert_ok()
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", [*RIGHT, *DESIGNS])
 def test_right_models_are_passed_in_silence(name: str) -> None:
-    build, batch = RIGHT[name]
+    build, batch = (RIGHT | DESIGNS)[name]
     found = measured(build(WIDTH), batch)
     assert found.findings == ()
     found.assert_ok()
@@ -227,6 +230,36 @@ def test_shares_of_units_and_weights() -> None:
     assert look.largest == pytest.approx(float((1 / keys).mean()), rel=1e-5)
     assert look.keys == pytest.approx(6)
     assert look.variance == pytest.approx(0, abs=1e-12)
+
+
+def test_sines_that_hardly_turn_are_told_and_are_no_mistake() -> None:
+    """The phase of a first layer, drawn from -1/2 to 1/2, is that of its inputs times w."""
+    own = siren(64, 1.0, 1.0)
+    found = measured(own, COORDINATES)
+    assert found.ok
+    (line,) = (line for line in found.told if "turn by" in line)
+    assert f"turn by {found.rows[0].size:.2g} over these inputs" in line
+    assert not any("turn by" in line for line in measured(siren(64, 30.0, 30.0), COORDINATES).told)
+
+
+def test_numbers_of_what_looks_right_are_those_of_its_weights() -> None:
+    """The variance of logits without a scale, the size of a norm with eps, of a tied readout, of what is left."""
+    torch.manual_seed(0)
+    by_mistake = {
+        name: measured(SUBTLE[name][0](128), SUBTLE[name][1]).findings[0]
+        for name in (
+            "attention without a scale",
+            "large eps",
+            "tied readout",
+            "mean in place of a sum",
+        )
+    }
+    assert by_mistake["attention without a scale"].number == pytest.approx(8, rel=0.3)
+    assert "add up 8 terms" in by_mistake["attention without a scale"].sentence
+    assert by_mistake["large eps"].number == 1
+    assert "50% of what it divides by" in by_mistake["large eps"].sentence
+    assert by_mistake["tied readout"].number == pytest.approx(math.sqrt(128), rel=0.05)
+    assert by_mistake["mean in place of a sum"].number == pytest.approx(0.5**11)
 
 
 class Skips(nn.Module):

@@ -24,6 +24,8 @@ _PER_LAYER = (
 _ALIKE, _APART = 0.15, 0.35  # between logarithms of variances
 _WIDER = math.log(1.5)
 _FLAT = 0.6
+_SHARP = 4.0  # a variance of logits at which the largest of a few keys has half of the weight
+_ADDED, _EPS = 1 / 3, 1e-3  # a share in variances; the largest number that libraries add by default
 _DEAD, _UNITS = 0.5, 5.0
 _LARGEST, _VARIANCE = 0.6, 8.0
 _LOST = 1e-3
@@ -50,19 +52,29 @@ class Finding:
         return self.sentence
 
 
-def findings(rows: Sequence[Seen], *, fresh_norms: bool = False) -> list[Finding]:
+def findings(
+    rows: Sequence[Seen],
+    *,
+    fresh_norms: bool = False,
+    norms: Sequence[tuple[str, float, float]] = (),
+    outputs: float = math.inf,
+) -> list[Finding]:
     """All findings of a model.
 
     Args:
         rows: Its places in order of execution.
         fresh_norms: Whether norms of batches stand with statistics that change nothing, so that streams grow here
             and not in training.
+        norms: Of norms that add a number to variances: the place, the number, and its share in them.
+        outputs: The root mean square of the outputs.
     """
     found = [*_zeros(rows), *_dead(rows)]
     broken = bool(found)
     found += _flat(rows)
     found += [Finding(*own) for own in of_streams(rows, fresh_norms)]
-    found += _attention(rows)
+    found += _attention(rows) or list(_unscaled(rows))
+    found += _drowned_norms(norms)
+    found += _readout(rows, outputs)
     fans = list(_fans(rows))
     found += fans
     if not broken:
@@ -97,10 +109,10 @@ def _critical(name: str) -> Criticality | None:
 
 def _zeros(rows: Sequence[Seen]) -> Iterator[Finding]:
     """A layer that reads zeros, where no activation is to blame."""
-    blamed = {r.chain[0] for r in rows if r.chain and r.units and r.units.dead == 1.0}
+    dead = next((k for k, r in enumerate(rows) if r.units and r.units.dead == 1.0), len(rows))
     told: set[str] = set()
-    for row in rows:
-        if row.silent is None or row.silent in told or (row.chain and row.chain[0] in blamed):
+    for row in rows[: dead + 1]:
+        if row.silent is None or row.silent in told:
             continue
         if row.joined is not None or (row.chain is not None and row.chain[1] > 1 and told):
             continue
@@ -140,21 +152,74 @@ def _flat(rows: Sequence[Seen]) -> Iterator[Finding]:
             return
 
 
-def _attention(rows: Sequence[Seen]) -> Iterator[Finding]:
+def _attention(rows: Sequence[Seen]) -> list[Finding]:
     own = [
         r for r in rows if r.looks and r.looks.largest > _LARGEST and r.looks.variance > _VARIANCE
     ]
+    if not own:
+        return []
+    row = own[0]
+    assert row.looks is not None
+    more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+    return [Finding(
+        "saturated attention", row.place, row.looks.largest,
+        f"The attention of `{row.place}`{more} is saturated: its logits have the variance "
+        f"{row.looks.variance:.3g}, and of {row.looks.keys:.0f} keys one has {row.looks.largest:.0%} of the "
+        "weight, so it learns slowly. Multiply logits by 1/sqrt(size of a head), or draw queries and keys "
+        "smaller.",
+    )]  # fmt: skip
+
+
+def _unscaled(rows: Sequence[Seen]) -> Iterator[Finding]:
+    """Products of queries and keys that nothing scales, where these are not drawn smaller instead."""
+    own = [(r, r.looks) for r in rows if r.looks and (r.looks.unscaled or 0.0) > _SHARP]
     if own:
-        row = own[0]
-        assert row.looks is not None
+        row, looks = own[0]
+        variance, more = (
+            looks.unscaled or 0.0,
+            f" (and {len(own) - 1} more)" if len(own) > 1 else "",
+        )
+        yield Finding(
+            "attention without a scale", row.place, variance,
+            f"No number multiplies the products of queries and keys in the attention of `{row.place}`{more}: they "
+            f"add up {looks.head} terms, and have the variance {variance:.3g}, which grows with the size of a "
+            f"head. Multiply them by 1/sqrt({looks.head}), or draw queries and keys smaller.",
+        )  # fmt: skip
+
+
+def _drowned_norms(norms: Sequence[tuple[str, float, float]]) -> Iterator[Finding]:
+    own = [n for n in norms if n[1] > _EPS and n[2] > _ADDED]
+    if own:
+        place, eps, share = max(own, key=lambda n: n[2])
         more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
         yield Finding(
-            "saturated attention", row.place, row.looks.largest,
-            f"The attention of `{row.place}`{more} is saturated: its logits have the variance "
-            f"{row.looks.variance:.3g}, and of {row.looks.keys:.0f} keys one has {row.looks.largest:.0%} of the "
-            "weight, so it learns slowly. Multiply logits by 1/sqrt(size of a head), or draw queries and keys "
-            "smaller.",
+            "large eps", place, eps,
+            f"The norm of `{place}`{more} adds eps = {eps:.3g} to variances, {share:.0%} of what it divides by, so "
+            f"it gives the size {math.sqrt(1 - share):.2g} in place of 1 and does not undo what is before it. "
+            "Take eps = 1e-5.",
         )  # fmt: skip
+
+
+def _readout(rows: Sequence[Seen], outputs: float) -> Iterator[Finding]:
+    r"""A read-out with the weights of an embedding whose logits are too large.
+
+    Of $N$ independent logits of variance $s^2$ one has nearly all of the weight for $s>\sqrt{2\ln N}$
+    (Derrida's random energy model).
+    """
+    for row in rows[-1:]:
+        own = row.drawn
+        if own is None or not own.tied or row.reads is None:
+            continue
+        size = row.reads * math.sqrt(own.C_W)
+        if size > math.sqrt(2 * math.log(own.fan_out)) and outputs > size / 2:
+            yield Finding(
+                "tied readout", row.place, size,
+                f"`{row.place or 'the model'}` reads out with the weights of an embedding, which have the "
+                f"variance {own.C_W / own.fan_in:.3g}: outputs have the size {size:.3g}, and one of "
+                f"{own.fan_out} has nearly all of the probability. Multiply what it reads by "
+                f"1/sqrt({own.fan_in}), or draw the embedding with the variance 1/{own.fan_in} and multiply what "
+                f"it gives by sqrt({own.fan_in}).",
+            )  # fmt: skip
 
 
 def _fans(rows: Sequence[Seen]) -> Iterator[Finding]:
@@ -194,7 +259,9 @@ def _chains(rows: Sequence[Seen]) -> Iterator[Finding]:
             members.setdefault(row.chain[0], []).append(row)
     for own in members.values():
         own = [r for r in own if r.size > 0 and r.influence > 0]
-        if len(own) < _FEWEST or any(r.normed for r in own):
+        waves = bool(own and own[0].units and own[0].units.name == "sin")
+        own = own[waves:]  # the first phases of a sine are as large as its data ask for
+        if len(own) < _FEWEST - waves or any(r.normed for r in own):
             continue
         name = own[-1].units.name if own[-1].units else ""
         slope, critical = spread_by_layer(name) or _PER_LAYER, critical_variances(name)

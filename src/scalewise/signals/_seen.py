@@ -22,12 +22,14 @@ class Drawn:
         fan_out: How many of its outputs each of its inputs enters.
         C_W: The variance of a weight times `fan_in`; of an embedding that of an entry.
         lookup: Whether it is an embedding.
+        tied: Whether an embedding before it has the same weights.
     """
 
     fan_in: int
     fan_out: int
     C_W: float
     lookup: bool = False
+    tied: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Joined:
         normed: Whether a norm stands between that sum and this one, on the stream itself.
         doubled: Whether what goes past the branch enters twice.
         entry: The row of the random layer where the stream begins, if that was seen.
+        inner: Whether a norm stands in the branch, so that its size is not that of the stream.
+        factor: The number by which the stream was multiplied since the sum before.
     """
 
     skip: float
@@ -50,6 +54,8 @@ class Joined:
     normed: bool = False
     doubled: bool = False
     entry: int | None = None
+    inner: bool = False
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,15 +65,17 @@ class Units:
 
     Args:
         name: The activation, as `scalewise.activation` calls it.
-        dead: The share of units that give 0 for every sample at every position; of kinked activations alone.
+        dead: The share of units that give next to nothing, and no slope, for every sample at every position.
         saturated: The share of values where a sigmoid or tanh is flat.
         count: Units.
+        factor: The number by which what it reads was multiplied on the way.
     """
 
     name: str
     dead: float | None = None
     saturated: float | None = None
     count: int = 1
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,11 +87,15 @@ class Looks:
         largest: The mean largest weight of queries that have four keys or more.
         keys: How many keys they have, on average.
         variance: The variance of logits over the keys of a query.
+        head: How many numbers a query has; 0 if that was not seen.
+        unscaled: The variance over keys of products of queries and keys, if no number multiplies these.
     """
 
     largest: float
     keys: float
     variance: float
+    head: int = 0
+    unscaled: float | None = None
 
 
 @dataclass(frozen=True)
@@ -184,7 +196,9 @@ def _looks(given: list[Looks]) -> Looks | None:
     if not given:
         return None
     own = zip(*[(v.largest, v.keys, v.variance) for v in given], strict=True)
-    return Looks(*(_mean(list(values)) for values in own))
+    largest, keys, variance = (_mean(list(values)) for values in own)
+    unscaled = _known_mean(given, lambda v: v.unscaled)
+    return replace(given[0], largest=largest, keys=keys, variance=variance, unscaled=unscaled)
 
 
 def _known_mean(own: Sequence[_T], of: Callable[[_T], float | None]) -> float | None:

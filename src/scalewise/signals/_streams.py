@@ -1,8 +1,9 @@
 r"""Findings of residual streams.
 
 A stream to which $B$ branches of variance $v$ are added has the variance $e+Bv$ in the end, where $e$ is that of
-what enters: with branches times $1/\sqrt B$ it is $e+v$ at every depth. What enters is heard as long as
-$e\gtrsim v$.
+what enters: with branches times $1/\sqrt B$ it is $e+v$ at every depth. Without norms a branch adds $gs/B$ to the
+variance $s$ that it reads, and $e(1+g/B)^B<e\,\mathrm e^g$ is left at every depth. The largest $g$ that an
+initialisation of linear layers asks for is 2, that of He. What enters is heard as long as $e\gtrsim v$.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ from collections.abc import Iterator, Sequence
 
 from scalewise.signals._seen import Joined, Seen
 
-_GROWN, _MANY = 4.0, 8  # of the variance of a stream, over so many branches
+_MANY = 8  # branches, over which a trend is one
+_GAIN = 2.0  # of a branch, the variance that it gives over that which it reads
+_CHANCE = 8.0  # over the width: of the logarithm of such a growth, the variance between draws
+_DRAWS = (
+    2.0  # its standard deviations by which a right network may differ; samples are averaged on top
+)
+_HALVED, _FEWEST = (
+    0.6,
+    4,
+)  # a number that multiplies streams at so many sums: a mean, but not over sqrt(2)
 _DROWNED = 8.0  # by how much branches together may exceed what enters
 _SMALL = 0.25  # a variance that is small beside 1, which norms give
 _LOUD = 0.1  # a variance of all branches below which a model is drawn small as a whole, as GPT-2 is
-_SHARE = (
-    4.0  # of the variance of a stream: branches that add so much together are scaled by the depth
-)
 _KEPT = 1e-3  # of what enters a stream with norms in it, along the stream
 
 Told = tuple[str, str, float, str]
@@ -34,8 +41,12 @@ def of_streams(rows: Sequence[Seen], fresh_norms: bool) -> Iterator[Told]:
             yield _doubled(rows, doubled)
         elif sum(j.normed for j in own) >= _MANY:
             yield from _norms(rows, stream, own)
-        elif not fresh_norms:
-            yield from _growth(rows, stream, own)
+        else:
+            halved = [j.factor for j in own if 0 < j.factor <= _HALVED]
+            if len(halved) >= _FEWEST:
+                yield _means(rows, stream, halved)
+            elif not fresh_norms:
+                yield from _growth(rows, stream, own)
 
 
 def streams(rows: Sequence[Seen]) -> list[list[int]]:
@@ -108,12 +119,42 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
         )  # fmt: skip
         if total <= 2:  # as large as branches should be together
             return
-    scaled = all(j.branch**2 * count <= _SHARE * j.skip**2 for j in own)
-    if count >= _MANY and not scaled and grown > _GROWN and total > 2 * max(enters, _SMALL):
-        last = rows[stream[-1]]
+    last = rows[stream[-1]]
+    if count >= _MANY and ends > _largest(rows, stream, own, count):
         yield (
             "growing stream", last.place, grown**0.5,
             f"The residual stream grows from {enters**0.5:.3g} to {last.size:.3g} over {count} branches up to "
-            f"`{last.place or 'the model'}`, so that each later one changes less. Multiply branches by "
+            f"`{last.place or 'the model'}`, {_so(own)}. Multiply branches by "
             f"1/sqrt({count}) = {count**-0.5:.2g}, for example in the initialisation of their last layers.",
         )  # fmt: skip
+
+
+def _so(own: Sequence[Joined]) -> str:
+    if any(j.inner for j in own):
+        return "so that each later one changes less"
+    return "each of which adds a part of what it reads"
+
+
+def _largest(rows: Sequence[Seen], stream: list[int], own: list[Joined], count: int) -> float:
+    """The largest variance at the end of a stream whose branches are scaled by the depth."""
+    enters = own[0].skip ** 2
+    least = max(enters, _SMALL) if any(j.inner for j in own) else enters
+    right = least
+    for one in own:
+        if one.branch > 0:
+            right += _GAIN / count * (least if one.inner else right)
+    between = rows[: stream[-1]]
+    widths = [r.drawn.fan_in for r in between if r.drawn is not None and not r.drawn.lookup]
+    width = sorted(widths)[len(widths) // 2] if widths else 1
+    return right * math.exp(_DRAWS * math.sqrt(_CHANCE / width))
+
+
+def _means(rows: Sequence[Seen], stream: list[int], factors: list[float]) -> Told:
+    place, last = rows[stream[0]].place, rows[stream[-1]].place or "the model"
+    kept = math.prod(factors)
+    return (
+        "mean in place of a sum", place, kept,
+        f"The residual stream is multiplied by {max(factors):.3g} behind {len(factors)} of its sums, from "
+        f"`{place or 'the model'}` to `{last}`, as a mean (x + f(x)) / 2 does: {kept:.1g} of what enters, and of a gradient along "
+        "the stream, is left. Add branches to the stream as it is, over the root of their number.",
+    )  # fmt: skip

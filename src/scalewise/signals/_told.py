@@ -13,6 +13,7 @@ from scalewise.signals._streams import streams
 
 _CRITICAL = 0.1  # between a variance and the critical one, in logarithms
 _FEW = 4
+_SLOW = 0.5  # a phase below which a sine is linear to 4 per cent
 
 
 def told_of(rows: Sequence[Seen], outputs: Sequence[np.ndarray]) -> Iterator[str]:
@@ -25,6 +26,7 @@ def told_of(rows: Sequence[Seen], outputs: Sequence[np.ndarray]) -> Iterator[str
     yield from _draws(outputs)
     yield from _depths(rows)
     yield from _branches(rows)
+    yield from _waves(rows)
 
 
 def _draws(outputs: Sequence[np.ndarray]) -> Iterator[str]:
@@ -90,3 +92,15 @@ def _branches(rows: Sequence[Seen]) -> Iterator[str]:
             f"branches together have the size {total:.3g}. Branches of the size of the stream, times "
             f"1/sqrt({len(joined)}), would keep signals and gradients at every depth."
         )
+
+
+def _waves(rows: Sequence[Seen]) -> Iterator[str]:
+    """How far the sines of a first layer turn, which is right or wrong for a task and not for a model."""
+    for row in rows:
+        if row.units is not None and row.units.name == "sin" and row.chain and row.chain[1] == 1:
+            phase = row.size * row.units.factor
+            if phase < _SLOW:
+                yield (
+                    f"The sines behind `{row.place}` turn by {phase:.2g} over these inputs, where a sine is nearly "
+                    "linear: whatever varies faster is learned late. SIREN multiplies what they read by 30."
+                )

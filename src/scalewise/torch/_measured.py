@@ -28,11 +28,13 @@ class Measured:
         rows: Place by place, in order of execution.
         notes: What there is to say of the pass, in sentences.
         outputs: The outputs of some samples, flattened.
+        norms: Of norms that add a number to variances: the place, the number, and its share in them.
     """
 
     rows: tuple[Seen, ...]
     notes: tuple[str, ...]
     outputs: Tensor
+    norms: tuple[tuple[str, float, float], ...] = ()
 
 
 def measured(
@@ -72,7 +74,7 @@ def measured(
             replace(r, samples=b, positions=w)
             for r, b, w in zip(rows, between, within, strict=True)
         ]
-    return Measured(tuple(rows), tuple(_notes(model, watch)), output)
+    return Measured(tuple(rows), tuple(_notes(model, watch)), output, tuple(watch.norms))
 
 
 def _both(inputs: Inputs) -> tuple[Any, dict[str, Any]]:

@@ -10,7 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalewise.signals._seen import Seen
+from scalewise.signals._seen import Looks, Seen, Units
+
+# Outputs between which an activation has a slope, and inputs above which: beyond, little is left of it.
+_STEEP = {"tanh": (-0.95, 0.95), "sigmoid": (0.01, 0.99)}
+_AWAKE = {"swish": -6.5, "gelu": -3.0, "mish": -6.5, "softplus": -4.6}
+_MANY = 4  # keys, of which one may have more weight than others
 
 
 @dataclass
@@ -116,12 +121,19 @@ class Rows:
     def measured(self, samples: int) -> list[Seen]:
         """The rows with sizes; after a backward pass with gradients."""
         found = []
+        often = {uses.seen.place for uses in self.uses if uses.count > 1}
         for uses in self.uses:
+            units = uses.seen.units
+            if units is not None and units.name == "sigmoid" and uses.seen.place in often:
+                # Gates of a recurrence are shut or open on purpose, to keep what was read long ago.
+                units = replace(units, saturated=None)
             size = math.sqrt(max(uses.squares, 0.0) / max(uses.numbers, 1))
             gradient = math.sqrt(uses.slopes / samples)
             whole = math.sqrt(max(uses.squares, 0.0) / samples)
             found.append(
-                replace(uses.seen, size=size, gradient=gradient, influence=gradient * whole)
+                replace(
+                    uses.seen, size=size, gradient=gradient, influence=gradient * whole, units=units
+                )
             )
         return found
 
@@ -168,3 +180,65 @@ def _alike(rows: Tensor) -> float | None:
     unit = rows / norms[:, None]
     count = len(rows)
     return float((unit.sum(dim=0).square().sum() - count) / (count * (count - 1)))
+
+
+def units_of(name: str, x: Tensor, out: Tensor, last: bool) -> Units:
+    """What an activation makes of its inputs.
+
+    Args:
+        name: The activation, as `scalewise.activation` calls it.
+        x: What it reads.
+        out: What it gives, which may have been written over that.
+        last: Whether channels are the last axis.
+    """
+    values, dead, saturated = out.detach(), None, None
+    axis = values.ndim - 1 if last else min(1, values.ndim - 1)
+
+    def by_unit(own: Tensor) -> Tensor:
+        return own.movedim(axis, 0).flatten(1) if own.ndim > 1 else own[:, None]
+
+    if name == "relu":
+        dead = float((by_unit(values) == 0).all(dim=1).float().mean())
+    elif name in _AWAKE and x.data_ptr() != out.data_ptr():
+        dead = float((by_unit(x.detach()) < _AWAKE[name]).all(dim=1).float().mean())
+    if name in _STEEP:
+        low, high = _STEEP[name]
+        saturated = float(((values < low) | (values > high)).float().mean())
+    return Units(name, dead, saturated, values.shape[axis] if values.ndim else 1)
+
+
+def looks_of(logits: Tensor, weights: Tensor) -> Looks | None:
+    """How an attention looks at its keys; ``None`` if no query has four of them."""
+    there = logits > -1e9
+    many = there.sum(-1) >= _MANY
+    if not bool(many.any()):
+        return None
+    count = there.sum(-1)[many].float()
+    kept = torch.where(there, logits, torch.zeros_like(logits))[many]
+    mean = kept.sum(-1) / count
+    variance = (kept.square().sum(-1) / count - mean.square()).mean()
+    return Looks(float(weights[many].amax(-1).mean()), float(count.mean()), float(variance))
+
+
+def drowned(name: str, args: Any) -> tuple[float, float] | None:
+    """The number that a norm adds to variances, and its share in them; ``None`` where it adds none.
+
+    Args:
+        name: The operation; ``rsqrt`` or ``sqrt`` for the root of variances by which numbers are multiplied.
+        args: What it is called with; for a root that and the number.
+    """
+    x, eps = args[0].detach().float(), args[-1]
+    if not isinstance(eps, float | int) or eps <= 0 or not x.numel():
+        return None
+    if name in ("rsqrt", "sqrt"):
+        return eps, float((eps * x.square() if name == "rsqrt" else eps / x.square()).mean())
+    if "batch_norm" in name:
+        variances = args[4]
+    elif name == "native_group_norm":
+        variances = x.reshape(len(x), args[6], -1).var(-1, unbiased=False)
+    else:
+        flat = x.flatten(x.ndim - len(args[1]))
+        variances = flat.square().mean(-1) if "rms" in name else flat.var(-1, unbiased=False)
+    if not isinstance(variances, Tensor) or not bool((variances > 0).any()):
+        return None
+    return eps, float((eps / (eps + variances.detach())).mean())

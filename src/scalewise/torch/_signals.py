@@ -112,7 +112,12 @@ def signals(
             _theory(build, first, inputs, width, draws[0].rows, report) if theory else ([], [], [])
         )
     known = known or [None] * len(rows)
-    found = findings(rows, fresh_norms=any("of BatchNorm stands" in n for n in notes))
+    found = findings(
+        rows,
+        fresh_norms=any("of BatchNorm stands" in n for n in notes),
+        norms=draws[0].norms,
+        outputs=float(draws[0].outputs.square().mean()) ** 0.5,
+    )
     found += _steps(optimizer, first)
     return Signals(
         tuple(rows), tuple(known), tuple(spread), tuple(found), (*notes, *said),

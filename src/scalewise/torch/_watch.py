@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.signals._seen import Drawn, Joined, Looks, Seen, Units
+from scalewise.signals._seen import Drawn, Joined, Seen
 from scalewise.torch._plainly import plainly
-from scalewise.torch._rows import Rows
+from scalewise.torch._rows import Rows, drowned, looks_of, units_of
 
 # Of the operations that are activations, what the theory calls them.
 ACTIVATIONS = {
@@ -38,7 +37,6 @@ _RANDOM = frozenset(
 _UNKNOWN_SHAPES = frozenset(
     ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"]
 )
-_FLAT = {"tanh": (-0.95, 0.95), "sigmoid": (0.05, 0.95)}
 _SCALED_BACK = 0.75  # a sum that is multiplied by less than this is not too large
 
 
@@ -57,6 +55,10 @@ class Info:
         kind: What made it, in a word.
         place: Where.
         last: Whether channels are the last axis.
+        factor: The number by which it was multiplied since that sum or the random layer behind it.
+        scaled: Whether a number or a parameter multiplies it since the random layer behind it.
+        products: Of logits, how many numbers a query has, and the variance over keys of what it gives with them.
+        added: The number that was added to a variance.
     """
 
     number: int
@@ -69,6 +71,10 @@ class Info:
     kind: str = ""
     place: str = ""
     last: bool = True
+    factor: float = 1.0
+    scaled: bool = False
+    products: tuple[int, float] | None = None
+    added: float = 0.0
 
 
 class Watch(TorchDispatchMode):
@@ -80,6 +86,9 @@ class Watch(TorchDispatchMode):
         self.rows = Rows(keep)
         self.random: list[str] = []
         self.shapes: list[str] = []
+        self.norms: list[tuple[str, float, float]] = []
+        self._normed: set[int] = set()
+        self._looked_up: set[int] = set()
         self._known: dict[int, Info] = {}
         self._alive: list[Any] = []
         self._count = 0
@@ -117,6 +126,8 @@ class Watch(TorchDispatchMode):
             kind=kind,
             place=self.stack[-1],
             last=all(i.last for i in of),
+            scaled=any(i.scaled for i in of),
+            products=next((i.products for i in of if i.products), None),
         )
 
     # One operation.
@@ -161,22 +172,27 @@ class Watch(TorchDispatchMode):
         if name in _CARRIED and own is not None:
             return replace(own, number=made.number, deps=made.deps)
         if name in ACTIVATIONS and own is not None:
-            self._unit(name, out, own)
-            return replace(made, sum_row=own.sum_row)
+            self._unit(name, x, out, own)
+            return replace(made, sum_row=own.sum_row, factor=own.factor)
+        if name in ("rsqrt", "sqrt") and own is not None:
+            return replace(made, added=own.added)
         if name in _NORMS or (
             name in ("_softmax", "_safe_softmax") and own is not None and own.kind == "logits"
         ):
             if name in _NORMS:
-                return self._norm(own, made)
-            self._look(x, out, made)
+                return self._norm(own, made, drowned(name, args))
+            self._look(x, out, made, own)
             return made
         if name in ("masked_fill", "where") and any(i.kind == "logits" for i in of):
             return replace(made, kind="logits")
         return made
 
-    def _norm(self, own: Info | None, made: Info) -> Info:
+    def _norm(self, own: Info | None, made: Info, eps: tuple[float, float] | None = None) -> Info:
         if own is None:
             return made
+        self._normed.add(made.number)
+        if eps is not None:
+            self.norms.append((self.stack[-1], *eps))
         if own.row is not None and own.kind in (*_DENSE, *_CARRIED):
             uses = self.rows[own.row]
             uses.seen = replace(uses.seen, normed=True)
@@ -192,16 +208,24 @@ class Watch(TorchDispatchMode):
         read = next((t for t in operands if not self._is_parameter(t)), None)
         below = self._info(read)
         if weight is None or below is None:
-            kind = "logits" if name in ("bmm", "baddbmm") and len(of) > 1 else name
-            return replace(made, kind=kind, chain=None)
+            if name not in ("bmm", "baddbmm") or len(of) < 2:
+                return replace(made, kind=name, chain=None)
+            variance = float(out.detach().float().var(-1, unbiased=False).mean())
+            found = (operands[0].shape[-1], variance)
+            return replace(made, kind="logits", chain=None, products=found)
         storage = weight.untyped_storage().data_ptr()
         lookup = name == "embedding"
         drawn = _drawn(name, weight, args, read, lookup)
+        if lookup:
+            self._looked_up.add(storage)
+        drawn = replace(drawn, tied=not lookup and storage in self._looked_up)
         what = "embedding" if lookup else "convolution" if name == "convolution" else "linear"
         size = (
             None if lookup or read is None else float(read.detach().float().square().mean()) ** 0.5
         )
-        silent = (below.place or "the inputs") if size == 0 else None
+        silent = None
+        if size == 0:
+            silent = "the inputs" if below.kind == "input" else below.place or "the model"
         key = (self.stack[-1], storage, weight.storage_offset())
         chain = (
             (below.chain[0], below.chain[1] + 1)
@@ -211,7 +235,7 @@ class Watch(TorchDispatchMode):
         seen = Seen(self.stack[-1], what, 0.0, reads=size, silent=silent, chain=chain, drawn=drawn)
         last = name != "convolution"
         index = self.rows.add(key, seen, out, last=last, of=made.deps - {made.number})
-        return replace(made, row=index, chain=chain, kind=name, last=last)
+        return replace(made, row=index, chain=chain, kind=name, last=last, scaled=False)
 
     def _sum(self, args: Any, out: Tensor, made: Info) -> Info:
         a, b = (self._info(t) for t in args[:2])
@@ -225,7 +249,8 @@ class Watch(TorchDispatchMode):
                 and own.row is not None
             ):
                 self._biased(own.row, args[0] if own is a else args[1], out)
-            return replace(own, number=made.number, deps=made.deps, kind=own.kind)
+            added = 0.0 if isinstance(other, Tensor) else own.added + float(other)
+            return replace(own, number=made.number, deps=made.deps, added=added)
         if "logits" in (a.kind, b.kind):
             return replace(made, kind="logits")
         terms = dict(a.terms)
@@ -251,7 +276,8 @@ class Watch(TorchDispatchMode):
         before = info.sum_row if info.sum_row is not None else info.after_norm
         joined = Joined(
             _size(past), _size(branch), before, info.sum_row is None and before is not None, doubled,
-            info.row if before is None else None,
+            info.row if before is None else None, inner=bool((made.deps - info.deps) & self._normed),
+            factor=1.0 if info.sum_row is None else info.factor,
         )  # fmt: skip
         place = self.stack[-1]
         key = (place, "sum", self.rows.count(place, "sum"), tuple(out.shape))
@@ -273,19 +299,21 @@ class Watch(TorchDispatchMode):
     def _product(self, name: str, args: Any, made: Info) -> Info:
         a, b = (self._info(t) for t in args[:2])
         if a is not None and b is not None:
-            for own, other in ((a, b), (b, a)):
+            for own, other, x, root in ((a, b, *args[:2]), (b, a, args[1], args[0])):
                 if (
                     other.kind in ("rsqrt", "sqrt", "reciprocal", "linalg_vector_norm")
                     and own.number in other.deps
+                    and root.numel() < x.numel()
                 ):
-                    return self._norm(own, made)
+                    return self._norm(own, made, drowned(other.kind, (root, other.added)))
             return made
         own = a or b
         assert own is not None
         other = args[1] if own is a else args[0]
         if isinstance(other, Tensor) and other.numel() > 1:
-            kept = {"norm": "norm"}.get(own.kind, name)
-            return replace(made, kind=kept, after_norm=own.after_norm if kept == "norm" else None)
+            if own.kind == "norm":
+                return replace(made, kind="norm", after_norm=own.after_norm)
+            return replace(made, scaled=made.scaled or other.requires_grad)
         factor = float(other.detach()) if isinstance(other, Tensor) else float(other)
         factor = factor if name == "mul" else 1 / factor if factor else 0.0
         if own.sum_row is not None and abs(factor) <= _SCALED_BACK:
@@ -293,39 +321,28 @@ class Watch(TorchDispatchMode):
             if row.seen.joined is not None:
                 row.seen = replace(row.seen, joined=replace(row.seen.joined, doubled=False))
         terms = {k: factor * v for k, v in own.terms.items()}
-        return replace(own, number=made.number, deps=made.deps, terms=terms)
+        return replace(
+            own, number=made.number, deps=made.deps, terms=terms, factor=own.factor * factor,
+            scaled=own.scaled or abs(factor) != 1,
+        )  # fmt: skip
 
-    def _unit(self, name: str, out: Tensor, own: Info) -> None:
+    def _unit(self, name: str, x: Tensor, out: Tensor, own: Info) -> None:
         if own.row is None or (own.kind in ("logits", "norm") and name == "sigmoid"):
             return
         uses = self.rows[own.row]
         if uses.seen.units is not None and uses.count > 1:
             return
-        values = out.detach()
-        dead = saturated = None
-        axis = values.ndim - 1 if own.last else min(1, values.ndim - 1)
-        flat = values.movedim(axis, 0).flatten(1) if values.ndim > 1 else values[:, None]
-        if name in ("relu", "threshold", "clamp_min"):
-            dead = float((flat == 0).all(dim=1).float().mean())
-        if name in _FLAT:
-            low, high = _FLAT[name]
-            saturated = float(((values < low) | (values > high)).float().mean())
-        units = Units(ACTIVATIONS[name], dead, saturated, len(flat))
+        units = replace(units_of(ACTIVATIONS[name], x, out, own.last), factor=own.factor)
         if own.kind in (*_DENSE, *_CARRIED, "plain sum", "norm", "sum"):
             uses.seen = replace(uses.seen, units=units)
 
-    def _look(self, logits: Tensor, weights: Tensor, made: Info) -> None:
-        own, w = logits.detach().float(), weights.detach().float()
-        there = own > -1e9
-        keys = there.sum(-1)
-        many = keys >= 4
-        if not bool(many.any()):
+    def _look(self, logits: Tensor, weights: Tensor, made: Info, own: Info | None) -> None:
+        looks = looks_of(logits.detach().float(), weights.detach().float())
+        if looks is None:
             return
-        count = keys[many].float()
-        kept = torch.where(there, own, torch.zeros_like(own))[many]
-        mean = kept.sum(-1) / count
-        variance = (kept.square().sum(-1) / count - mean.square()).mean()
-        looks = Looks(float(w[many].amax(-1).mean()), float(count.mean()), float(variance))
+        if own is not None and own.products is not None:
+            head, variance = own.products
+            looks = replace(looks, head=head, unscaled=None if own.scaled else variance)
         place = self.stack[-1]
         key = (place, "attention", self.rows.count(place, "attention"))
         seen = Seen(place, "attention", 0.0, looks=looks)
