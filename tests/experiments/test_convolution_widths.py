@@ -61,24 +61,27 @@ def test_trained_networks_have_the_predicted_loss() -> None:
 def test_losses_are_held_to_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if networks had been trained, whose losses are the predicted ones and a part of the next order."""
 
-    way = GradientFlow(time=SMALL.time)
-    known = predict_training(
-        convolution_widths.network(SMALL),
-        task(SMALL),
-        way,
-        observables=["test_loss", "test_loss_nlo"],
-    )
+    way, known = GradientFlow(time=SMALL.time), []
+
+    def predicted(net: Network, samples: Task, algorithm: GradientFlow, **given: Any) -> xr.Dataset:
+        assert net == convolution_widths.network(SMALL)
+        assert algorithm == way
+        np.testing.assert_array_equal(samples.inputs, task(SMALL).inputs)
+        known.append(predict_training(net, samples, algorithm, **given))
+        return known[-1]
 
     def trained(net: Network, samples: Task, algorithm: GradientFlow, **given: Any) -> xr.Dataset:
         assert algorithm == way
         np.testing.assert_array_equal(samples.inputs, task(SMALL).inputs)
         n = net.widths[1]
         assert n in SMALL.widths
-        loss = known.test_loss + known.test_loss_nlo / n + 0.3 / n**2
+        loss = known[-1].test_loss + known[-1].test_loss_nlo / n + 0.3 / n**2
         return xr.Dataset({"test_loss": loss, "test_loss_sem": 0 * loss + 1e-3})
 
+    monkeypatch.setattr(convolution_widths, "predict_training", predicted)
     monkeypatch.setattr(convolution_widths, "measure_training", trained)
     found = run(SMALL, client=0)
+    assert len(known) == 1
     assert float(found.found) == pytest.approx(float(found.coefficient), abs=1e-9)
     np.testing.assert_allclose(found.measured - found.predicted, 0.3 / found.width**2, rtol=1e-6)
     assert [number.agrees for number in numbers(found)] == [True, True]

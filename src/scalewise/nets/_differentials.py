@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -221,7 +222,17 @@ def _contracted(
 
     def handed(v: int) -> Function:
         z = _output(program, parameters, x[where[1, v]][None], roots, where[0, v])
-        return _along(z, [jax.grad(handed(c))(origin) for c in children[v]])
+        leaves = [c for c in children[v] if not children[c]]
+        bent = [jax.grad(handed(c))(origin) for c in children[v] if children[c]]
+        return _along(z, [*bent, *(slopes(leaves) if leaves else ())])
+
+    def slopes(leaves: Sequence[int]) -> list[Any]:
+        # All at once: one program of a gradient is compiled, not one for each leaf.
+        def slope(i: Any, d: Any) -> Any:
+            return jax.grad(_output(program, parameters, x[d][None], roots, i))(origin)
+
+        every = jax.vmap(slope)(*where[:, np.array(leaves)])
+        return [jax.tree.map(itemgetter(k), every) for k in range(len(leaves))]
 
     return handed(0)(origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -34,6 +35,8 @@ Dtype = Annotated[
         lambda dtype: dtype_of(dtype).name,
     ),
 ]
+
+_PADDED = 1 << 20  # to draw twice as many numbers takes longer than to compile
 
 
 def slope(sigma: Callable[[Any], Any], z: Any) -> tuple[Any, Any]:
@@ -143,9 +146,24 @@ def draw_parameters(program: Program, key: Any, dtype: Any) -> Parameters:
         keys = jax.random.split(jax.random.fold_in(key, layer))
         laws = made.own.law.of_normal, lambda z: z
         W, b = (
-            law(jax.random.normal(own, shape, dtype)) * np.asarray(spread, dtype)
+            jnp.asarray(law(_normals(own, shape, dtype)) * np.asarray(spread, dtype))
             for own, shape, spread, law in zip(keys, shapes, spreads, laws, strict=True)
         )
         weights.append(W)
         biases.append(b)
     return Parameters(tuple(weights), tuple(biases))
+
+
+def _normals(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Standard normal numbers, the first of more: a new shape of few of them need not be compiled."""
+    size = math.prod(shape)
+    if isinstance(key, jax.core.Tracer) or size > _PADDED or not _counted(key):
+        return jax.random.normal(key, shape, dtype)
+    padded = jax.random.normal(key, (1 << max(10, (size - 1).bit_length()),), dtype)
+    return np.asarray(padded)[:size].reshape(shape)
+
+
+def _counted(key: Any) -> bool:
+    # Other generators, and Threefry as it was, make each number from how many there are.
+    partitionable: Any = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
+    return bool(partitionable) and str(jax.random.key_impl(key)) == "threefry2x32"

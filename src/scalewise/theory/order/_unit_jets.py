@@ -233,10 +233,11 @@ def _influences(
     weights = equal(own, normals)
     _, found = slopes(values, weights)
     rows = scaled(own, found, centred=True)
-    made, alone = run(weights), {}
-    for place, end in enumerate(ends):
-        if not program.averages_out(((end, 1.0),)):
-            population = own.parts[end][0].population
-            products = made.own_products(end, at)
-            alone[place] = products / math.sqrt(products.shape[-1] * own.units[population])
+    remembered = {k: end for k, end in enumerate(ends) if not program.averages_out(((end, 1.0),))}
+    made, alone = run(weights) if remembered else None, {}
+    for place, end in remembered.items():
+        assert made is not None
+        population = own.parts[end][0].population
+        products = made.own_products(end, at)
+        alone[place] = products / math.sqrt(products.shape[-1] * own.units[population])
     return rows.reshape(len(ends), -1, rows.shape[1]), alone
