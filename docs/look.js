@@ -71,7 +71,8 @@ async ({ phone, legible }) => {
         const text = await (await fetch(image.currentSrc)).text();
         const picture = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
         const across = Number((picture.getAttribute("viewBox") || "").split(/[\s,]+/)[2]) || parseFloat(picture.getAttribute("width"));
-        const sizes = [...text.matchAll(/font(?:-size)?:[^;"]*?([\d.]+)px/g)].map((size) => Number(size[1]));
+        // Indices and exponents are parts of a label, 0.7 times as large as the rest of it.
+        const sizes = [...text.matchAll(/(<tspan[^>]*?)?font(?:-size)?:[^;"]*?([\d.]+)px/g)].map((size) => Number(size[2]) / (size[1] ? 0.7 : 1));
         return sizes.length ? (Math.min(...sizes) * image.getBoundingClientRect().width) / across : null;
     };
     for (const image of document.images) {

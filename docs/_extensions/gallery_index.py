@@ -8,7 +8,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 from gallery import HEADER, PAGES
-from sphinx.util import logging
 
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment
 
@@ -120,9 +119,9 @@ def index(names: set[str], folder: Path) -> str:
 def _write(app: Any) -> None:
     pages = Path(app.srcdir) / PAGES
     grouped = [name for _, listed in SUBJECTS.values() for name in listed.split()]
-    for name in {*EXPERIMENTS} ^ {*grouped}:
-        logging.getLogger(__name__).warning(
-            f"The gallery has no subject for {name}, or no such experiment."
+    if lost := sorted({*EXPERIMENTS} ^ {*grouped}):
+        raise ValueError(
+            f"SUBJECTS lists every experiment once, and no other; amiss: {', '.join(lost)}."
         )
     names = {path.stem for path in pages.glob("*.rst")} & {*EXPERIMENTS}
     (pages / "index.rst").write_text(index(names, pages / "images"), encoding="utf-8")
