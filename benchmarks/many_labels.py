@@ -82,7 +82,8 @@ class Row:
 
 ROWS = {
     "ten": Row("8 x 8 pooled, all pairs", "V, A, B, D, F", 10, 8, 20, 0.01),
-    "hundred": Row("8 x 8 pooled, V alone", "V", 100, 8, 180, 0.01, 4096),
+    "hundred": Row("8 x 8 pooled, all pairs", "V, A, B, D, F", 100, 8, 180, 0.01, 4096),
+    "vertex": Row("8 x 8 pooled, V alone", "V", 100, 8),
     "large": Row("32 x 32 pooled", "V, D, A", 4, 32, 120, 0.01),
     "shifts": Row("8 x 8 pooled, mean shifts", "G1, H1", 10, 8, 120, 0.03),
 }

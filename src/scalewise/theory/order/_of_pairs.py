@@ -45,6 +45,9 @@ class OfPairs(BackendArray):
         ends = np.cumsum(widths)
         starts = (ends - widths)[self.numbers]
         self._starts = np.where(self._turned, starts.T, starts)
+        # Of two pairs with one later sample the first by number is read as the row, so that an exchange is exact.
+        key = np.where(self._turned, self.numbers.T, self.numbers)
+        self._rank = self._later * (samples**2 + 1) - key
         sides = 1 if self.alike else 2
         self._side = int(ends[-1])
         self.stored = np.zeros((layers, sides * self._side), dtype)
@@ -96,7 +99,7 @@ class OfPairs(BackendArray):
 
     def at(self, layer: Any, a: Any, b: Any, c: Any, d: Any) -> np.ndarray:
         """Entries, broadcast like numbers of any array."""
-        swapped = self._later[a, b] < self._later[c, d]
+        swapped = self._rank[a, b] < self._rank[c, d]
         one, other = self._place(a, b, c, d), self._place(c, d, a, b)
         place = np.where(swapped, other + (0 if self.alike else self._side), one)
         return self.stored[layer, place].astype(np.float64)
