@@ -6,6 +6,7 @@ kept beside all pairs whose later sample is no later than its own: the rest is t
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -116,14 +117,14 @@ class OfPairs(BackendArray):
 
     def _outer(self, key: tuple[Any, ...]) -> np.ndarray:
         """Some of each axis; a number takes its axis away."""
-        layers, a, *rest = (
+        layers, a, b, *rest = (
             np.atleast_1d(np.arange(size)[k]) for size, k in zip(self.shape, key, strict=True)
         )
-        out = np.empty(tuple(map(len, (layers, a, *rest))))
+        out = np.empty(tuple(map(len, (layers, a, b, *rest))))
         grid = np.ix_(*rest)
-        for place, layer in enumerate(layers):
-            for row, one in enumerate(a):
-                out[place, row] = self.at(layer, one, *grid)
+        for place in product(*map(range, out.shape[:3])):  # a processor keeps two axes at hand
+            layer, first, second = (of[k] for of, k in zip((layers, a, b), place, strict=True))
+            out[place] = self.at(layer, first, second, *grid)
         gone = tuple(
             axis for axis, k in enumerate(key) if np.ndim(k) == 0 and not isinstance(k, slice)
         )
