@@ -169,7 +169,8 @@ def too_large(net: Network, samples: int, row: Observable) -> str:
     assert not isinstance(found, str)
     most = samples * found.most_labels
     if most > MOST_LABELS:
-        return f"{samples} inputs have {most} labels in it, and pairs of pairs fit of {MOST_LABELS}"
+        fit = _fitting(MOST_LABELS // found.most_labels)
+        return f"{samples} inputs have {most} labels in it, and pairs of pairs fit of {MOST_LABELS}: {fit}"
     read = samples * found.most_read
     with_four = row.dimension[1] > 0 or (found.remembers and row.corrects)
     if with_four and read > MOST_READ:
@@ -208,7 +209,7 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
         fit = min(most // found.most_labels, MOST_INPUTS)
         return (
             f"{samples} inputs have {labels} labels in it, and pairs fit of {most} labels and of "
-            f"{MOST_INPUTS} inputs: {fit} would fit"
+            f"{MOST_INPUTS} inputs: {_fitting(fit)}"
         )
     return ""
 
@@ -231,8 +232,14 @@ def _not_by_units(net: Network, samples: int, row: Observable) -> str:
         return ""
     return (
         f"{samples} inputs have {samples * each:,} labels in a layer, and they are followed at {most:,}: "
-        f"{most // each} inputs would fit"
+        f"{_fitting(most // each)}"
     )
+
+
+def _fitting(count: int) -> str:
+    """How many inputs would fit, a clause."""
+    several = f"{count} inputs would fit"
+    return {0: "not one input fits", 1: "one input would fit"}.get(count, several)
 
 
 @readable

@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     of_slopes("slopes: no rate of weights", " + rates.lambda_W * carried.across", ""),
     of_slopes("slopes: tangents do not bend", "        across += slopes * M[2, 2]\n", ""),
-    of_exact("chaos: one of two pairings", "(R[:, first, second] + R[:, second", "(R[:, first, second] + 0 * R[:, second"),
+    of_exact("chaos: one of two pairings", "+ R[:, second, first])", "+ 0 * R[:, second, first])"),
     of_exact(
         "chaos: parts of one input once",
         "(2 if ordered else 1) * alone",

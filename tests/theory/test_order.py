@@ -254,6 +254,8 @@ def test_more_labels_than_fit_are_refused_with_how_many_do() -> None:
     with pytest.raises(ValueError, match=r"3,000 labels .* at 2,048: 2 inputs would fit"):
         sw.predict(net, np.ones((3, 1000, 1)), observables="V")
     net = sw.Network(sw.Dense(), *parts, input_shape=(1000, 1), width=4)
-    message = r"9 inputs have 9000 labels in it, and pairs fit of 8192 labels .* at 2,048: 2 inputs would fit"
+    message = r"9 inputs have 9000 labels in it, .* of 8192 labels .*: 8 inputs would .* at 2,048: 2 inputs would"
     with pytest.raises(ValueError, match=message):
         sw.predict(net, np.ones((9, 1000, 1)), observables="V")
+    with pytest.raises(ValueError, match=r"pairs of pairs fit of 64: not one input fits"):
+        sw.predict(net, np.ones((1, 1000, 1)), observables="Q")

@@ -247,14 +247,21 @@ def _by_scramble(values: np.ndarray | None, of: OfPairs, *, centred: bool) -> np
 
 
 def _settle_errors(values: OfPairs, errors: OfPairs, place: int) -> None:
-    """Standard errors from sums of squares; none small because draws happen to agree, nor below the rounding."""
+    """Standard errors from sums of squares: none below the rounding, the usual one, or the share of large numbers.
+
+    A few scrambles happen to agree here and there, and of many inputs most numbers are small beside a few.
+    """
     value, error = values.stored[place], errors.stored[place]
     error /= SCRAMBLES * (SCRAMBLES - 1)
     rounded = _ROUNDED if value.dtype == np.float64 else _ROUNDED_SINGLE
-    usual, size = float(error.mean()), float(np.sqrt(np.vdot(value, value) / value.size))
-    usual = np.hypot(np.sqrt(usual), rounded * size)
-    for start in range(0, len(value), _PIECE):  # these are large
-        some = slice(start, start + _PIECE)
-        large = np.abs(value[some])
-        shares = np.maximum(1.0, large / size) if size else 1.0
-        error[some] = np.sqrt(error[some] + (rounded * large) ** 2 + (usual * shares) ** 2)
+    pieces = [slice(start, start + _PIECE) for start in range(0, len(value), _PIECE)]
+    seen, square, fourth = 0.0, 0.0, 0.0
+    for some in pieces:  # these are large
+        squares = np.square(value[some], dtype=np.float64)
+        seen += float(squares @ error[some])
+        square += float(squares.sum())
+        fourth += float(squares @ squares)
+    share = rounded**2 + (seen / fourth if fourth else 0.0)
+    usual = float(error.mean(dtype=np.float64)) + rounded**2 * square / len(value)
+    for some in pieces:
+        error[some] = np.sqrt(error[some] + np.maximum(usual, share * np.square(value[some])))

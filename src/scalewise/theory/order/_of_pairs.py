@@ -6,6 +6,7 @@ kept beside all pairs whose later sample is no later than its own: the rest is t
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,9 @@ class OfPairs(BackendArray):
         ends = np.cumsum(widths)
         starts = (ends - widths)[self.numbers]
         self._starts = np.where(self._turned, starts.T, starts)
+        # Of two pairs with one later sample the first by number is read as the row, so that an exchange is exact.
+        key = np.where(self._turned, self.numbers.T, self.numbers)
+        self._rank = self._later * (samples**2 + 1) - key
         sides = 1 if self.alike else 2
         self._side = int(ends[-1])
         self.stored = np.zeros((layers, sides * self._side), dtype)
@@ -96,7 +100,7 @@ class OfPairs(BackendArray):
 
     def at(self, layer: Any, a: Any, b: Any, c: Any, d: Any) -> np.ndarray:
         """Entries, broadcast like numbers of any array."""
-        swapped = self._later[a, b] < self._later[c, d]
+        swapped = self._rank[a, b] < self._rank[c, d]
         one, other = self._place(a, b, c, d), self._place(c, d, a, b)
         place = np.where(swapped, other + (0 if self.alike else self._side), one)
         return self.stored[layer, place].astype(np.float64)
@@ -113,14 +117,14 @@ class OfPairs(BackendArray):
 
     def _outer(self, key: tuple[Any, ...]) -> np.ndarray:
         """Some of each axis; a number takes its axis away."""
-        layers, a, *rest = (
+        layers, a, b, *rest = (
             np.atleast_1d(np.arange(size)[k]) for size, k in zip(self.shape, key, strict=True)
         )
-        out = np.empty(tuple(map(len, (layers, a, *rest))))
+        out = np.empty(tuple(map(len, (layers, a, b, *rest))))
         grid = np.ix_(*rest)
-        for place, layer in enumerate(layers):
-            for row, one in enumerate(a):
-                out[place, row] = self.at(layer, one, *grid)
+        for place in product(*map(range, out.shape[:3])):  # a processor keeps two axes at hand
+            layer, first, second = (of[k] for of, k in zip((layers, a, b), place, strict=True))
+            out[place] = self.at(layer, first, second, *grid)
         gone = tuple(
             axis for axis, k in enumerate(key) if np.ndim(k) == 0 and not isinstance(k, slice)
         )
