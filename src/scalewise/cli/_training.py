@@ -23,6 +23,7 @@ from scalewise.training import (
     ntk_motion,
     predict_training,
 )
+from scalewise.training._algorithm import settled
 from scalewise.training._expansion import without_warning
 from scalewise.training.width._tensors import shared_tensors
 
@@ -97,7 +98,7 @@ def with_networks(
 
     if "spectrum" in learned.theory:
         h, targets = learned.theory.spectrum.values, learned.task.targets.size
-        algorithm = algorithm.settled(h, targets=targets)
+        algorithm = settled(algorithm, h, targets=targets)
     found = {
         width: measure_training(
             learned.net.at_width(width) if width != learned.width else learned.net,

@@ -20,7 +20,8 @@ from scalewise.critical import criticality
 from scalewise.networks import MLP, Network
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import Bayes, GradientFlow
 from scalewise.training._asked import Asked
 from scalewise.training._expansion import without_warning
 from scalewise.training._outcomes import LARGE

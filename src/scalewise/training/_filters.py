@@ -24,6 +24,7 @@ Times = Float[np.ndarray, " time"]
 Rule = Callable[
     [Any, Any, Any, Any], tuple[Any, Any]
 ]  # velocity, force, rate, momentum: move, velocity
+GONE = 40.0  # logarithm of what an error has fallen by when nothing of it is left
 Both = tuple[Float[np.ndarray, " direction"], Float[np.ndarray, " direction"]]
 
 

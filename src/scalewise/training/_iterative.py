@@ -138,7 +138,7 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     kernels = _kernels(asked, order)
     y, added = task.targets[order], asked.algorithm.diagonal
     if algorithm.but_rate != algorithm:
-        algorithm.settled(np.array([_largest(kernels)]), targets=y.size)
+        algorithm.pace(np.array([_largest(kernels)]), targets=y.size)  # refused if too large
     system = _System(kernels, added)
     taught = system.solved(y)
     mean, solved = taught.X.T @ kernels.towards, [taught]

@@ -15,7 +15,8 @@ from scalewise.networks import MLP, Network
 from scalewise.networks.spi import AnyNetwork, AnyPerceptron
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm, Bayes
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import Bayes
 from scalewise.training._expansion import without_warning
 from scalewise.training._predict import predict_training
 from scalewise.training._sample_kernels import between

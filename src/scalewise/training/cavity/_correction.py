@@ -14,7 +14,7 @@ from scalewise._labelled import dataset
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.tasks.spi import known_loss
-from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithm import Algorithm, settled
 from scalewise.training._motions import ByFlow, ByNewton
 from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
@@ -141,7 +141,7 @@ def cavity_obstacle(net: Network, task: Task, algorithm: Algorithm) -> str:
 
 def _course(task: Task, algorithm: Algorithm, h: np.ndarray) -> Course:
     """Steps of the sum of the losses, as many as it takes where training goes to its end."""
-    motion = algorithm.settled(h, targets=task.targets.size).motion(h, targets=task.targets.size)
+    motion = settled(algorithm, h, targets=task.targets.size).motion(h, targets=task.targets.size)
     assert not isinstance(motion, ByNewton), "it is no heavy ball"
     if isinstance(motion, ByFlow):
         time = -math.log(LEFT) / h[0] if algorithm.ends else motion.time

@@ -31,7 +31,7 @@ from scalewise.nets._sampler import (
 )
 from scalewise.networks import Network
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm
+from scalewise.training._algorithm import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
 
 STREAM = 5
