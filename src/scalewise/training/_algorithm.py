@@ -70,7 +70,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""What training does to eigendirections of the kernel that learns.
+        r"""Gain and remainder of eigendirections of the kernel that learns.
 
         Args:
             h: Eigenvalues, at least 0.
@@ -85,12 +85,12 @@ class Algorithm(ABC):
 
     @property
     def ends(self) -> bool:
-        """Whether training goes on until nothing is left to do."""
+        """True if training goes on until nothing is left to do."""
         return True
 
     @property
     def diagonal(self) -> float:
-        """What is added to the diagonal of the kernel that learns."""
+        """The number added to the diagonal of the kernel that learns."""
         return self.ridge + self.noise_variance
 
     @property
@@ -162,7 +162,7 @@ class Algorithm(ABC):
         return None
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with, if it `weighs` them.
+        """Weights of the tensors of order 1/n, if it `weighs` them.
 
         Args:
             h: Eigenvalues; at the end without a ridge, all above 0.
@@ -177,7 +177,7 @@ class Algorithm(ABC):
         return f"{type(self).__name__} has no sums of products"
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """The same weights as sums of products of functions of one eigenvalue, where `sums_obstacle` is empty.
+        """These weights as sums of products of functions of one eigenvalue, where `sums_obstacle` is empty.
 
         Args:
             h: Eigenvalues, all above 0 without a ridge.
@@ -225,7 +225,7 @@ class Stepwise(Algorithm):
 
     @property
     def ends(self) -> bool:
-        """Whether it has no number of steps."""
+        """True if it has no number of steps."""
         return self.steps is None
 
     def stops(self, times: Times | None = None) -> Times:
@@ -241,7 +241,7 @@ class Stepwise(Algorithm):
         return whole_steps(type(self).__name__, np.array([own]) if times is None else times)
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""What the steps do to eigendirections.
+        r"""Gain and remainder of eigendirections after the steps.
 
         Args:
             h: Eigenvalues, at least 0.
@@ -274,7 +274,7 @@ class Stepwise(Algorithm):
         return self.motion(h, targets=targets).clock(h, steps, ridge=self.ridge)
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with, from the rule.
+        """Weights of the tensors of order 1/n, from the rule.
 
         Args:
             h: Eigenvalues; at the end without a ridge, all above 0.

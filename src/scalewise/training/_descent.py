@@ -109,7 +109,7 @@ class GradientDescent(Algorithm):
 
     @property
     def ends(self) -> bool:
-        """Whether it has neither a number of steps nor a schedule."""
+        """True if it has neither a number of steps nor a schedule."""
         return self.steps is None and not isinstance(self.rate, Sequence)
 
     @property
@@ -158,7 +158,7 @@ class GradientDescent(Algorithm):
         return ByDescent(tuple(schedule.tolist()), count, self.momentum)
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""What the steps do to eigendirections with eigenvalues `h`.
+        r"""Gain and remainder of eigendirections with eigenvalues `h` after the steps.
 
         Args:
             h: Eigenvalues of $\tilde\Theta$, at least 0.
@@ -220,7 +220,7 @@ class GradientDescent(Algorithm):
         return Steps(rates[: int(steps)], self.momentum)
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with.
+        """Weights of the tensors of order 1/n.
 
         Args:
             h: Eigenvalues; at the end without a ridge, all above 0.
@@ -263,7 +263,7 @@ class GradientDescent(Algorithm):
         return sums_of(h, self._end(h, rate), rate, self.ridge, accuracy)
 
     def _rates(self, h: Directions, targets: int) -> Float[np.ndarray, " step"]:
-        """Of the sum of half squares: one, or one for each step."""
+        """Rates of the sum of half squares: one, or one for each step."""
         return np.atleast_1d(self.rate_used(h, targets=targets)) / unit_of(self.loss_units, targets)
 
     def _end(self, h: Directions, rate: float) -> Projected:

@@ -54,7 +54,7 @@ _STEPS = 64  # the smallest width of a network is looked for among so many
 @dataclass(frozen=True)
 @readable
 class Design:
-    """What `design` recommends, and everything that it looked at.
+    """The recommendation of `design`, and everything that it looked at.
 
     Args:
         net: The network.
@@ -196,7 +196,7 @@ def _candidate(
     algorithm: Algorithm,
     noise: float,
 ) -> xr.Dataset:
-    """What is known of one candidate at infinite width; a width of 0 if it does not fit the budget."""
+    """One candidate at infinite width; a width of 0 if it does not fit the budget."""
     point = criticality(activation)
     C_b, C_W = (point.C_b or 0.0) + bias_variance, (point.C_W or 1.0) * weight_scale
     width = _widest(family(depth, activation), budget)
@@ -258,7 +258,7 @@ def _perceptron(depth: int, activation: Activation, **ends: int) -> Network:
 
 
 def _at(net: Network, width: int, C_b: float, C_W: float) -> Network:
-    """Of this width, with these variances where layers do not say their own."""
+    """The network at this width, with these variances where layers do not say their own."""
     wide = net.at_width(width)
     usual: dict[str, Any] = vars(wide.usual) | {"C_b": C_b, "C_W": C_W}
     return Network(*wide.layers, input_shape=wide.input_shape, width=wide.width, **usual)

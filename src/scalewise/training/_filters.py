@@ -121,7 +121,7 @@ def after_schedule(
 
 
 def _with_ridge(p: np.ndarray, gain: np.ndarray, ridge: float) -> Filter:
-    r"""What is left of the error, $1-hg=p+\rho g$: a ridge keeps some of it for ever."""
+    r"""Gain and remainder of the error, $1-hg=p+\rho g$: a ridge keeps some of it for ever."""
     return Filter(gain, p + ridge * gain if ridge else p)
 
 

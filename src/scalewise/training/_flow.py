@@ -79,7 +79,7 @@ class GradientFlow(Algorithm):
 
     @property
     def ends(self) -> bool:
-        """Whether its time is infinite."""
+        """True if its time is infinite."""
         return math.isinf(self.time)
 
     def stops(self, times: Times | None = None) -> Times:
@@ -91,7 +91,7 @@ class GradientFlow(Algorithm):
         return np.array([float(self.time)]) if times is None else times
 
     def unit(self, targets: int) -> float:
-        """Of a mean loss, the number of targets.
+        """The number of targets, where the loss is a mean.
 
         Args:
             targets: $N_An_L$.
@@ -108,7 +108,7 @@ class GradientFlow(Algorithm):
         return ByFlow(self.time / unit_of(self.loss_units, targets))
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""What the flow does to eigendirections with eigenvalues `h`.
+        r"""Gain and remainder of eigendirections with eigenvalues `h` after the flow.
 
         Args:
             h: Eigenvalues of $\tilde\Theta$, at least 0.
@@ -135,7 +135,7 @@ class GradientFlow(Algorithm):
         return Flow(t, float(x.max())) if t else Steps(np.zeros(1))
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with.
+        """Weights of the tensors of order 1/n.
 
         Args:
             h: Eigenvalues; at the end without a ridge, all above 0.

@@ -77,11 +77,11 @@ class _Kernels:
     own: np.ndarray
 
     def times(self, v: Columns) -> Columns:
-        """What the kernel that learns makes of columns on the training samples."""
+        """Product of the kernel that learns with columns on the training samples."""
         return self._product(v, self.learns) if self.whole is None else self.whole @ v
 
     def starts_times(self, v: Columns) -> Columns:
-        """The same of the kernel that outputs start with."""
+        """Product of the kernel that outputs start with, likewise."""
         return self._product(v, "kernel")
 
     def _product(self, v: Columns, which: str) -> Columns:
@@ -103,7 +103,7 @@ class _Solved(NamedTuple):
 
 
 def too_many(asked: Asked) -> bool:
-    """Whether there are more training samples than a factorisation has room for."""
+    """True if there are more training samples than a factorisation has room for."""
     return len(asked.task.inputs) > DENSE
 
 
@@ -205,7 +205,7 @@ def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
 
 
 class _System:
-    """What is solved for different columns, with one preconditioner."""
+    """A linear system that is solved for different columns, with one preconditioner."""
 
     def __init__(self, kernels: _Kernels, added: float) -> None:
         self._kernels, self._added = kernels, added
@@ -341,5 +341,5 @@ class _Product:
     kernels: _Kernels
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
-        """Of one column."""
+        """Product with one column."""
         return self.kernels.times(v.reshape(-1, 1))[:, 0]

@@ -34,7 +34,7 @@ GivenWeights = Annotated[
 
 
 class Tangents(NamedTuple):
-    r"""What a linearised network is.
+    r"""Outputs and NTK of a linearised network.
 
     Args:
         outputs: $z$.
@@ -106,7 +106,7 @@ def tangents_of(
 def features_of(
     net: Network, given: Any, x: Float[np.ndarray, "sample *positions input"]
 ) -> Float[np.ndarray, "sample feature"]:
-    """What enters the last weights of one network."""
+    """Features that enter the last weights of one network."""
     _check_fit(net, x)
     program, last = net.program, len(net.program.nodes) - 1
     if not isinstance(program.nodes[last], Draw):

@@ -43,7 +43,7 @@ def predict_training(
     draws: Count = 512,
     seed: Index = 0,
 ) -> xr.Dataset:
-    r"""What networks will have learned: their mean, their spread, their errors, to order 1/n if asked for.
+    r"""Predict trained networks: their mean, their spread and their errors, to order 1/n if asked for.
 
     $$m_{i;\dot\beta}=\sum R_{\dot\beta\tilde\alpha}y_{i;\tilde\alpha},\qquad
       {\rm Cov}=K-RK-KR^T+RKR^T,\qquad R=\Theta_{\mathcal{BA}}\,g(\tilde\Theta),$$

@@ -31,7 +31,7 @@ Algorithms = Annotated[
 
 @checked
 def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms) -> xr.Dataset:
-    """What each of several algorithms would make of the same network and task.
+    """Compare what several algorithms make of the same network and task.
 
     Args:
         net: The network.
@@ -55,7 +55,7 @@ def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms)
 
 
 def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
-    """Of one algorithm."""
+    """The numbers of one algorithm."""
     why_not = ""
     try:
         with without_warning():  # the table tells where the expansion ends

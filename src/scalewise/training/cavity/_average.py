@@ -132,7 +132,7 @@ def _mean(F: Series, at: tuple[int, int]) -> np.ndarray:
 
 
 def _square(F: Series, at: tuple[int, int]) -> np.ndarray:
-    """Of the product of outputs with outputs, the mean of one coefficient."""
+    """Mean of one coefficient of the product of outputs with outputs."""
     p, q = at
     flat = F.reshape(*F.shape[:3], -1)
     terms = [flat[i, j].T @ flat[p - i, q - j] for i in range(p + 1) for j in range(q + 1)]
@@ -154,5 +154,5 @@ def _of_degree_5(count: int) -> list[Point]:
 
 
 def _of_degree_3(count: int) -> list[Point]:
-    """The same for even polynomials of degree 2."""
+    """Points for even polynomials of degree 2, likewise."""
     return [(1 / count, np.sqrt(float(count)) * e) for e in np.eye(count)]

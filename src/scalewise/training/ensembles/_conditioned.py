@@ -47,7 +47,7 @@ def conditioned_ensemble(
     weighted: bool,
     dtype: str,
 ) -> tuple[Reading, Ensemble, float]:
-    """What is drawn at one set of widths, and the log evidence from which weights are counted.
+    """The ensemble of one set of widths, and the log evidence from which weights are counted.
 
     Args:
         net: The network.
@@ -89,7 +89,7 @@ class _Group:
     dtype: str
 
     def draw(self, keys: np.ndarray) -> dict[str, np.ndarray]:
-        """What each network says, times its weight and the square of it where it has one."""
+        """Readings of each network, times its weight and the square of it where it has one."""
         mean, spread, evidence = _conditioned(
             self._metrics(keys), self.task.targets, self.noise_variance, self.dtype
         )

@@ -184,7 +184,7 @@ def measure_training(
 
 
 class _Plan(NamedTuple):
-    """What is drawn at one set of widths, how often, and how its sums are read."""
+    """Ensembles of one set of widths, how often each is drawn, and how their sums are read."""
 
     reading: Reading
     ensembles: list[tuple[Ensemble, int]]
@@ -244,7 +244,7 @@ def _plan(
     dtype: str,
     changes: bool,
 ) -> _Plan:
-    """Of one set of widths."""
+    """The plan of one set of widths."""
     if not algorithm.trains_hidden:
         weighted = algorithm.has_evidence
         reading, ensemble, level = conditioned_ensemble(
@@ -277,7 +277,7 @@ def _status(shapes: Sequence[Network], sources: Sequence[Source]) -> dict[str, o
 
 
 def _powers(widths: Sequence[int] | None, power: float) -> dict[str, Any]:
-    """What a result says of its extrapolation, and in which powers of 1/n it is where these are not whole."""
+    """Attributes on the extrapolation, and on powers of 1/n where these are not whole."""
     most = _DEGREES[power]
     found: dict[str, Any] = extrapolation(widths, most)
     if widths is not None and power != 1:

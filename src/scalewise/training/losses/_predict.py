@@ -109,7 +109,7 @@ def by_any_loss(
 
 
 def _split(found: np.ndarray) -> np.ndarray:
-    """Of (time, draw, ...) the replicas: (replica, time, draw, ...)."""
+    """The replicas of (time, draw, ...): (replica, time, draw, ...)."""
     time, draw, *rest = found.shape
     return np.moveaxis(found.reshape(time, REPLICAS, draw // REPLICAS, *rest), 1, 0)
 
@@ -158,7 +158,7 @@ def _of_samples(asked: Asked, names: Sequence[str], begin: Start, f: Outputs, se
 
 
 def wrong(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Whether outputs (..., sample, output) put each sample into another class than its target."""
+    """Indicator of samples that outputs (..., sample, output) put into another class than their target."""
     if y.shape[1] == 1:
         return (z[..., 0] * y[:, 0] < 0).astype(float)
     return (z.argmax(axis=-1) != y.argmax(axis=-1)).astype(float)

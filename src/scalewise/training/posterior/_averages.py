@@ -81,7 +81,7 @@ class Layered:
 
     @property
     def Y(self) -> np.ndarray:
-        """What makes the targets more probable."""
+        """The change of the metric that makes the targets more probable."""
         at = self.push.point
         return at.u @ at.u.T - at.u.shape[1] * at.S
 

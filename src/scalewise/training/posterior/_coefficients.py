@@ -43,7 +43,7 @@ _SEEDS = 1000  # between layers
 
 @dataclass(frozen=True)
 class OfLayer:
-    r"""What the finite width of one layer does, with an axis of scrambles in front; times $n_{L-1}$.
+    r"""Coefficients of the finite width of one layer, with an axis of scrambles in front; times $n_{L-1}$.
 
     Args:
         layer: $\ell$.

@@ -42,7 +42,7 @@ class Slope:
     beta: Matrix
 
     def first(self, dK: Float[np.ndarray, "*many sample sample"]) -> np.ndarray:
-        """What a symmetric change of the metric below makes of the one above, to first order."""
+        """First-order change of the metric above by a symmetric change of the one below."""
         by_diagonal = self.alpha * np.einsum("...aa->...a", dK)[..., :, None]
         return by_diagonal + self.beta * dK + np.swapaxes(by_diagonal, -1, -2)
 
@@ -67,7 +67,7 @@ class Response(Slope):
 
     @classmethod
     def at_the_top(cls, count: int) -> Response:
-        """Of the last layer to itself."""
+        """The response of the last layer to itself."""
         none = np.zeros((count, count))
         return cls(none, np.ones((count, count)), none, none, none, none, is_last=True)
 
@@ -77,7 +77,7 @@ class Response(Slope):
         aaab: Float[np.ndarray, "*many sample sample"],
         abab: Float[np.ndarray, "*many sample sample"],
     ) -> np.ndarray:
-        r"""What a covariance $V$ of the metric adds to the mean of that of the last layer, $\frac12g'':V$.
+        r"""The mean of the last layer's metric that a covariance $V$ of the metric adds, $\frac12g'':V$.
 
         Args:
             aabb: $V_{(aa)(bb)}$.

@@ -55,7 +55,7 @@ def _obstacle(asked: Asked, name: str) -> str:
 
 
 def _gibibytes(asked: Asked) -> float:
-    """What is kept of each scramble, by layer and for all of them, and a dozen matrices on the samples."""
+    """Memory of all scrambles, by layer and for all of them, and of a dozen matrices on the samples."""
     samples, layers = len(asked.task.inputs) + len(asked.tests), asked.net.depth - 1
     kept = (scrambles(samples) * (9 + layers) + 20) * samples**2
     if asked.covariance == "full":
@@ -109,7 +109,7 @@ def _features(layers: list[OfLayer], net: Network) -> np.ndarray:
 
 
 def conditions_last_layer(algorithm: Algorithm) -> bool:
-    """Whether what is random given the hidden layers is conditioned on the targets, and nothing else learns."""
+    """True if what is random given the hidden layers is conditioned on the targets, and nothing else learns."""
     return algorithm.is_posterior and algorithm.learns_with == "kernel"
 
 

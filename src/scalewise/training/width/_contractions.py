@@ -33,7 +33,7 @@ class Block:
     values: np.ndarray
 
     def moved(self, *places: int) -> Block:
-        """The same with places in another order: the first of the new is the old `places[0]`."""
+        """The block with its places in another order: the first of the new is the old `places[0]`."""
         where = {old: new for new, old in enumerate(places)}
         first, second = ((where[a], where[b]) for a, b in self.pairs)
         return Block((first, second), self.values.transpose(places))
@@ -110,7 +110,7 @@ class Frame:
 
     @property
     def count(self) -> int:
-        """Of directions."""
+        """Number of directions."""
         return self.U.shape[1]
 
     def turned(self, tensor: np.ndarray) -> np.ndarray:

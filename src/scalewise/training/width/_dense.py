@@ -72,7 +72,7 @@ Timed = dict[tuple[str, int], np.ndarray]  # outcomes by name and the place of a
 
 @dataclass(frozen=True)
 class _Setting:
-    """What does not depend on tensors: some tests beside all training samples.
+    """Some tests beside all training samples, with all that does not depend on tensors.
 
     Args:
         asked: The call.
@@ -93,7 +93,7 @@ class _Setting:
     targets: np.ndarray | None
 
     def moments(self, tensors: Arrays, time: float | None) -> Moments:
-        """Of one estimate of the tensors, at one time."""
+        """Moments from one estimate of the tensors, at one time."""
         task, some = self.asked.task, self.trained.h > 0
         h, U = self.trained.h[some], self.trained.U[:, some]
         reaches = self.asked.algorithm.reaches(h, time, targets=task.targets.size)
@@ -360,7 +360,7 @@ def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Tim
 
 
 def _on_train(setting: _Setting) -> tuple[Arrays, Arrays]:
-    """The same of training samples, as tests of themselves; exactly 0 where training is over."""
+    """Outcomes on training samples, as tests of themselves; exactly 0 where training is over."""
     task, h = setting.asked.task, setting.trained.h[setting.trained.h > 0]
     names = {name: own for name, own in _ON_TRAIN.items() if name in setting.names}
     own = replace(

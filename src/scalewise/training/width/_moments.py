@@ -119,7 +119,7 @@ class Moments:
         return contract(blocks, *args, out=out, outputs=len(self.y))
 
     def mean_parts(self) -> dict[str, Float[np.ndarray, "output test"]]:
-        """What each part adds to the mean."""
+        """The mean, by the part that adds it."""
         y, n = self.y, self.frame.count
         parts = {
             "ntk_nlo": y @ self._once.T,
@@ -167,11 +167,11 @@ class Moments:
         return tuple(blocks)
 
     def ntk_term(self) -> Covariance:
-        """What fluctuations of the NTK add to the covariance, independent of initial outputs."""
+        """The covariance that fluctuations of the NTK add, independent of initial outputs."""
         return self.sum(self.both, ("ijkl", "daeb"), ("jlab", self.E), out="idke")
 
     def covariance(self) -> Covariance:
-        """Of (output, test) with (output, test)."""
+        """Covariance of (output, test) with (output, test)."""
         eye = np.eye(len(self.y))
         left = self.frame.left
         total = np.einsum("ij,de->idje", eye, left(left(self._turned["G1"], 0), 1))
@@ -205,7 +205,7 @@ class Moments:
         )
 
     def ntk_change(self) -> Float[np.ndarray, "output output sample sample"]:
-        """Of directions and tests, from the start to the end."""
+        """Change of the NTK between directions and tests, from the start to the end."""
         n, g = self.frame.count, self.reaches["H"].beyond
         half = 0.5 * np.multiply.outer(g, g)
         own = tuple(b.with_values(b.values[..., :n, :n]) for b in self.blocks("dHz"))

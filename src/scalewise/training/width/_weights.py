@@ -94,7 +94,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class Separable:
-    r"""The same as sums of products of functions of one direction each, so that no array has three of them.
+    r"""Weights as sums of products of functions of one direction each, so that no array has three of them.
 
     Args:
         gain: As of `Projected`.
@@ -249,7 +249,7 @@ def _grid(h: Directions) -> Float[np.ndarray, " node"]:
 
 
 def _summands(h: Directions, rate: float, times: Float[np.ndarray, " time"]) -> np.ndarray:
-    """What is summed over times, of all pairs and triples: (summand, time)."""
+    """The summands over times, of all pairs and triples: (summand, time)."""
     p, g = _course(h, rate, times)
     b = p * (1 - rate * h) / h
     parts = [
