@@ -23,9 +23,7 @@ from scalewise.training import (
     ntk_motion,
     predict_training,
 )
-from scalewise.training._algorithm import settled
-from scalewise.training._expansion import without_warning
-from scalewise.training.width._tensors import shared_tensors
+from scalewise.training.spi import settled, shared_tensors, without_warning
 
 DEPTHS = (2, 3, 4, 6)
 VARIANCES = tuple(float(v) for v in np.geomspace(0.25, 4.0, 17))

@@ -30,8 +30,7 @@ from scalewise.limits import Network as Limit
 from scalewise.networks import MLP, Network
 from scalewise.scaling import mup
 from scalewise.tasks import Task
-from scalewise.training import GradientDescent, predict_training
-from scalewise.training._expansion import ExpansionWarning
+from scalewise.training import ExpansionWarning, GradientDescent, predict_training
 from scalewise.training.ensembles import measure_training
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "network", "numbers", "run"]

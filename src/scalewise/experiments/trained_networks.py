@@ -42,7 +42,7 @@ from scalewise.training.dynamics import (
 from scalewise.training.dynamics.networks import state_of
 from scalewise.training.ensembles import measure_training
 from scalewise.training.kernels import outputs_of, two_step_newton
-from scalewise.training.width._weights import converged
+from scalewise.training.spi import converged
 
 __all__ = ["SOURCE", "TEXT", "TITLE", "Config", "figure", "numbers", "run"]
 

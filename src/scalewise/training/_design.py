@@ -25,7 +25,7 @@ from scalewise.training._algorithms import Bayes, GradientFlow
 from scalewise.training._asked import Asked
 from scalewise.training._expansion import without_warning
 from scalewise.training._outcomes import LARGE
-from scalewise.training._predict import predict_training
+from scalewise.training._predict import predict_training, with_order_one
 from scalewise.training._task import check_fit
 
 _TO_THE_END = GradientFlow()
@@ -38,13 +38,28 @@ _UNITS = {
     "parameters": ("Number of parameters", "parameters"),
     "test_loss": ("Mean over the test samples of the loss at infinite width", "preactivation²"),
     "log_evidence": ("Log evidence of the training targets at infinite width", "nat"),
-    "test_loss_nlo": ("Coefficient of 1/n of the mean test loss; NaN if not computed", "preactivation²"),
-    "learning_parameter": ("Small parameter of the expansion times n; NaN if not computed", "dimensionless"),
-    "predicted_loss": ("Mean test loss at the width: with its 1/n term where that is small", "preactivation²"),
-    "stated_error": ("Size of what the predicted loss neglects; NaN if not known", "preactivation²"),
+    "test_loss_nlo": (
+        "Coefficient of 1/n of the mean test loss; NaN if not computed",
+        "preactivation²",
+    ),
+    "learning_parameter": (
+        "Small parameter of the expansion times n; NaN if not computed",
+        "dimensionless",
+    ),
+    "predicted_loss": (
+        "Mean test loss at the width: with its 1/n term where that is small",
+        "preactivation²",
+    ),
+    "stated_error": (
+        "Size of what the predicted loss neglects; NaN if not known",
+        "preactivation²",
+    ),
     "log_bayes_factor": ("Log evidence less the largest among the candidates", "nat"),
-    "trusted": ("Whether the 1/n term was computed and the expansion is small there", "dimensionless"),
-}  # fmt: skip
+    "trusted": (
+        "Whether the 1/n term was computed and the expansion is small there",
+        "dimensionless",
+    ),
+}
 Activations = Annotated[Sequence[str | Activation], Must("a list of activations", bool)]
 Family = Callable[[int, Activation], Network]
 _STEPS = 64  # the smallest width of a network is looked for among so many
@@ -146,9 +161,8 @@ def design(
         raise ValueError(
             "`task` must have test inputs with targets: by them networks are compared. Set some samples apart."
         )
-    chosen = {
-        known.name: known for known in (activation(one) if isinstance(one, str) else one for one in activations)
-    }  # fmt: skip
+    made = [activation(one) if isinstance(one, str) else one for one in activations]
+    chosen = {known.name: known for known in made}
     made = partial(_perceptron, **_ends(task)) if family is None else family
     for depth, sigma in itertools.product(depths, chosen.values()) if family else ():
         _check_made(made(depth, sigma), task, algorithm)
@@ -282,13 +296,10 @@ def _refined(
     reasons = np.full(count, "", np.dtypes.StringDType())
     for place in range(min(refine, count)):
         net = net_of(flat.isel(candidate=place))
-        try:
-            with without_warning():  # the table tells where the expansion ends
-                found = predict_training(net, task, algorithm, observables=list(_AT_WIDTH))
-        except ValueError as refused:
-            reasons[place] = str(refused)
-            continue
-        for name in _AT_WIDTH:
+        with without_warning():  # the table tells where the expansion ends
+            asked = Asked(net, task, algorithm)
+            found, reasons[place] = with_order_one(asked, ("test_loss",), _AT_WIDTH)
+        for name in _AT_WIDTH if not reasons[place] else ():
             more[name][place] = float(found[name].mean())
     n = flat.width.values
     small = more["learning_parameter"] / n

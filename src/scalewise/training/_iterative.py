@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.sparse.linalg import aslinearoperator, eigsh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from scalewise.networks import Network
 from scalewise.theory.flow._passing import kernel_strips
@@ -327,19 +327,10 @@ def _diagonal(kernels: _Kernels) -> np.ndarray:
 def _largest(kernels: _Kernels) -> float:
     """The largest eigenvalue of the kernel that learns."""
     shape, start = (kernels.count, kernels.count), np.ones(kernels.count)
-    H: Any = aslinearoperator(_Product(shape, np.dtype(float), kernels))
+
+    def of_column(v: np.ndarray) -> np.ndarray:
+        return kernels.times(v.reshape(-1, 1))[:, 0]
+
+    H: Any = LinearOperator(shape, matvec=of_column, dtype=np.dtype(float))
     options: Any = {"k": 1, "tol": _LARGEST, "v0": start, "return_eigenvectors": False}
     return float(eigsh(H, **options)[0])
-
-
-@dataclass(frozen=True)
-class _Product:
-    """The kernel that learns, as SciPy multiplies by it."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-    kernels: _Kernels
-
-    def matvec(self, v: np.ndarray) -> np.ndarray:
-        """Product with one column."""
-        return self.kernels.times(v.reshape(-1, 1))[:, 0]

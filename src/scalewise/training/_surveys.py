@@ -17,8 +17,9 @@ from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._algorithms import Bayes
+from scalewise.training._asked import Asked
 from scalewise.training._expansion import without_warning
-from scalewise.training._predict import predict_training
+from scalewise.training._predict import predict_training, with_order_one
 from scalewise.training._sample_kernels import between
 from scalewise.training.width._tensors import shared_tensors
 
@@ -56,13 +57,8 @@ def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms)
 
 def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
     """The numbers of one algorithm."""
-    why_not = ""
-    try:
-        with without_warning():  # the table tells where the expansion ends
-            found = predict_training(net, task, algorithm, observables=[*_LEADING, *_NLO])
-    except ValueError as refused:
-        found = predict_training(net, task, algorithm, observables=list(_LEADING))
-        why_not = str(refused)
+    with without_warning():  # the table tells where the expansion ends
+        found, why_not = with_order_one(Asked(net, task, algorithm), _LEADING, _NLO)
     return {
         "squared_bias": float((found.bias**2).sum("output").mean()),
         "variance": task.targets.shape[1] * float(found.variance.mean()),

@@ -64,7 +64,7 @@ class Neuron(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Course:
+class FlowPieces:
     """Steps of a training.
 
     Args:
@@ -85,7 +85,7 @@ State = list[
 
 def trained(
     rest: Rest,
-    course: Course,
+    course: FlowPieces,
     outputs: Float[np.ndarray, "draw sample output"],
     neurons: tuple[Neuron, ...],
     orders: tuple[int, int],

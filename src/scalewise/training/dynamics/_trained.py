@@ -15,7 +15,7 @@ Points = Float[np.ndarray, " point"]
 
 
 @runtime_checkable
-class Projectors(Protocol):
+class TensorWeights(Protocol):
     r"""Weights of the tensors by an algorithm, in eigendirections of the NTK of the training points.
 
     Args:
@@ -44,7 +44,7 @@ class Projectors(Protocol):
     def IIB(self) -> np.ndarray: ...
 
 
-Algorithm = Callable[[Float[np.ndarray, " direction"]], Projectors]
+Algorithm = Callable[[Float[np.ndarray, " direction"]], TensorWeights]
 
 
 def trained_outputs(state: NetworkState, targets: np.ndarray, algorithm: Algorithm) -> Points:
@@ -140,7 +140,7 @@ def trained_ntk(
 
 def _parts(
     state: NetworkState, targets: np.ndarray, algorithm: Algorithm
-) -> tuple[np.ndarray, np.ndarray, tuple[Spectrum, Projectors]]:
+) -> tuple[np.ndarray, np.ndarray, tuple[Spectrum, TensorWeights]]:
     """The error, H(all, train) times the inverse, and eigendirections with the projectors."""
     error, A = error_of(state, targets), slice(len(targets))
     modes = regular(state.ntk[A, A], "NTK of the training points")

@@ -61,7 +61,7 @@ def conditioned_ensemble(
     mean, _, evidence = _conditioned(metric[None], task.targets, algorithm.noise_variance, dtype)
     R = np.zeros((len(metric), count))
     reading, level = Reading(task, R, mean[0]), float(evidence[0])
-    group = _Group(net, task, algorithm.noise_variance, reading, level, weighted, dtype)
+    group = _HiddenLayers(net, task, algorithm.noise_variance, reading, level, weighted, dtype)
     names = [*reading.names, "spread"]
     if weighted:
         names = [*names, *(f"{name}~" for name in names), "weight", "weight~"]
@@ -77,7 +77,7 @@ def conditioned_ensemble(
 
 
 @dataclass(frozen=True)
-class _Group:
+class _HiddenLayers:
     """Hidden layers of one shape."""
 
     net: Network

@@ -111,7 +111,7 @@ def trained_ensembles(
     count = len(task.inputs)
     R = _mean_response(curriculum, known, count)
     reading = Reading(task, R, (R @ task.targets).T)
-    group = _Group(net, task, algorithm, curriculum, reading, control, dtype, changes)
+    group = _Networks(net, task, algorithm, curriculum, reading, control, dtype, changes)
     parts = [*reading.names, "spread", *["ntk_change"][: int(changes)]]
     told = [*parts, LOST, "off"]
     samples = len(task.all_inputs)
@@ -143,7 +143,7 @@ def _mean_response(
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Networks:
     """Networks of one shape, and what is done to them."""
 
     net: Network

@@ -28,7 +28,7 @@ from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import runs_of, untold
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training.posterior._added import PARTS, Added, outcomes
 from scalewise.training.posterior._point import Point
@@ -58,7 +58,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     asked, net, task = kernels.asked, kernels.asked.net, kernels.asked.task
     at = point_of(kernels, whole="output_covariance_nlo" in names)
     x = np.concatenate([task.inputs, asked.tests])

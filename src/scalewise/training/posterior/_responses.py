@@ -91,7 +91,7 @@ class Response(Slope):
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerResponse:
     r"""One hidden layer among the responses.
 
     Args:
@@ -109,7 +109,7 @@ class Step:
     whole: Response
 
 
-def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iterator[Step]:
+def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iterator[LayerResponse]:
     """The hidden layers, the last first.
 
     Args:
@@ -121,7 +121,7 @@ def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iter
         M, C_W = _moments(net.activation, K[layer - 1], _BOTH), net.C_W[layer]
         whole = _below(above, M, C_W)
         here = Slope(0.5 * C_W * M[2, 0], C_W * M[1, 1])
-        yield Step(layer, M[0, 0], above, here, whole)
+        yield LayerResponse(layer, M[0, 0], above, here, whole)
         above = whole
 
 

@@ -10,7 +10,7 @@ from scalewise.gaussian import combined
 from scalewise.networks import Network
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._asked import Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training.posterior._added import PARTS, outcomes
 from scalewise.training.posterior._averages import TOLERANCE, scrambles
@@ -63,7 +63,7 @@ def _gibibytes(asked: Asked) -> float:
     return 8 * kept / 2**30
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     asked, K = kernels.asked, kernels.square()["kernel"]
     net, at = asked.net, point_of(kernels, whole="output_covariance_nlo" in names)
     weighted, tails = asked.algorithm.has_evidence, "test_error_nlo" in names
@@ -87,7 +87,7 @@ def _run(kernels: Kernels, names: Sequence[str]) -> Found:
     return Found(values, errors, coords, {"neurons_sampled": points})
 
 
-def point_of(kernels: Kernels, *, whole: bool) -> Point:
+def point_of(kernels: SampleKernels, *, whole: bool) -> Point:
     """The posterior of infinite width that is expanded about.
 
     Args:

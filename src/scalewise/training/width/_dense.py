@@ -13,7 +13,7 @@ from scalewise.observables import of_letter
 from scalewise.theory.order._runs import untold
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._generalisation import class_error_nlo
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import in_words, moved
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._route import Found, Route
@@ -165,7 +165,7 @@ def too_many_for_parameter(asked: Asked) -> str:
     )
 
 
-def learning_parameter(kernels: Kernels) -> float:
+def learning_parameter(kernels: SampleKernels) -> float:
     """The learning parameter by itself, of any activation: it takes fluctuations of the NTK alone.
 
     Args:
@@ -203,7 +203,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     """All blocks of tests, put together."""
     asked, wanted = kernels.asked, frozenset(names)
     parts: list[tuple[Arrays, Arrays]] = []
@@ -246,7 +246,7 @@ DENSE = Route(
 )
 
 
-def _settings(kernels: Kernels, wanted: frozenset[str]) -> Iterator[_Setting]:
+def _settings(kernels: SampleKernels, wanted: frozenset[str]) -> Iterator[_Setting]:
     asked = kernels.asked
     x, tests, known = asked.task.inputs, asked.tests, asked.task.test_targets
     size = max(_tests(asked, tuple(wanted)), 1)

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.width._contractions import Block, Frame, contract, expectation
+from scalewise.training.width._contractions import Frame, PairTensor, contract, expectation
 from scalewise.training.width._weights import Reaches
 
 LETTERS = ("V", "G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
@@ -85,7 +85,7 @@ class Moments:
         """At infinite width."""
         return (self.y * self.frame.gain) @ self.frame.T.T
 
-    def blocks(self, name: str) -> tuple[Block, ...]:
+    def blocks(self, name: str) -> tuple[PairTensor, ...]:
         """An expectation over four neurons, in directions."""
         return expectation(name, self._turned)
 
@@ -95,7 +95,7 @@ class Moments:
         return self.frame.weighed(self._turned["H1"], self.reaches["H"])
 
     @cached_property
-    def _twice(self) -> tuple[Block, ...]:
+    def _twice(self) -> tuple[PairTensor, ...]:
         r"""$\mathbb E[N]$: of $\widehat{\Delta H}_{\delta1}\widehat{\Delta H}_{12}$, neurons $ijjk$."""
         blocks = []
         for block in self.blocks("HH"):
@@ -104,7 +104,7 @@ class Moments:
         return tuple(blocks)
 
     @cached_property
-    def weighed(self) -> dict[str, tuple[Block, ...]]:
+    def weighed(self) -> dict[str, tuple[PairTensor, ...]]:
         """Each bracket with its projector: test, training legs; behind those of the dNTK the sample of $z$."""
         return {
             part: tuple(
@@ -114,7 +114,7 @@ class Moments:
             for part, (projector, name, places) in _BRACKETS.items()
         }
 
-    def sum(self, blocks: tuple[Block, ...], *args, out: str) -> np.ndarray:
+    def sum(self, blocks: tuple[PairTensor, ...], *args, out: str) -> np.ndarray:
         """`contract` over all outputs."""
         return contract(blocks, *args, out=out, outputs=len(self.y))
 
@@ -147,7 +147,7 @@ class Moments:
         )
 
     @cached_property
-    def both(self) -> tuple[Block, ...]:
+    def both(self) -> tuple[PairTensor, ...]:
         r"""$\mathbb E[M_{\delta1}M_{\epsilon2}]$: test, direction, test, direction."""
         blocks = []
         for block in self.blocks("HH"):
@@ -157,7 +157,7 @@ class Moments:
         return tuple(blocks)
 
     @cached_property
-    def initial(self) -> tuple[Block, ...]:
+    def initial(self) -> tuple[PairTensor, ...]:
         r"""$\mathbb E[M_{\delta1}z_2\zeta_\epsilon]$: test, direction, sample, test."""
         blocks = []
         for block in self.blocks("zzH"):

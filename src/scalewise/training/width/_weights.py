@@ -180,7 +180,7 @@ def stationary(g: Directions) -> Projected:
     """
     two = np.multiply.outer(g, g)
     three = np.multiply.outer(two, g)
-    return Projected(g, two, two / 2, -three / 2, -three / 6, -three, -three)
+    return Projected(gain=g, A=two, B=two / 2, IA=-three / 2, IB=-three / 6, IIA=-three, IIB=-three)
 
 
 def separable(h: Directions, rate: float = 0.0, *, accuracy: float = 1e-4) -> Separable:
