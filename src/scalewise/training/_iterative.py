@@ -331,6 +331,7 @@ def _largest(kernels: _Kernels) -> float:
     def of_column(v: np.ndarray) -> np.ndarray:
         return kernels.times(v.reshape(-1, 1))[:, 0]
 
-    H: Any = LinearOperator(shape, matvec=of_column, dtype=np.dtype(float))
+    operator: Any = LinearOperator  # which SciPy makes one of its own kinds of
+    H = operator(shape, matvec=of_column, dtype=np.dtype(float))
     options: Any = {"k": 1, "tol": _LARGEST, "v0": start, "return_eigenvectors": False}
     return float(eigsh(H, **options)[0])

@@ -58,7 +58,7 @@ def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms)
 def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
     """The numbers of one algorithm."""
     with without_warning():  # the table tells where the expansion ends
-        found, why_not = with_order_one(Asked(net, task, algorithm), _LEADING, _NLO)
+        found, why_not = with_order_one(Asked(net, task, algorithm), list(_LEADING), list(_NLO))
     return {
         "squared_bias": float((found.bias**2).sum("output").mean()),
         "variance": task.targets.shape[1] * float(found.variance.mean()),

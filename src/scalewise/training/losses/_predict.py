@@ -104,8 +104,8 @@ def by_any_loss(
     if asked.times is None:
         values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
     attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}
-    kept = ({name: part[name] for name in names} for part in (values, errors))
-    return Found(*kept, attributes=attributes)
+    values, errors = ({name: part[name] for name in names} for part in (values, errors))
+    return Found(values, errors, attributes=attributes)
 
 
 def _split(found: np.ndarray) -> np.ndarray:
