@@ -81,8 +81,8 @@ MUTANTS = (
     of_weights("X_III: of three errors", "x3 = 1 / (a + p * pair)", "x3 = 1 / (a + pair)"),
     of_weights(
         "ridge: IA without its half",
-        "two / 2, -three / 2, -three / 6",
-        "two / 2, -three, -three / 6",
+        "IA=-three / 2, IB=-three / 6",
+        "IA=-three, IB=-three / 6",
         CUBIC,
     ),
     of_course(
@@ -165,8 +165,8 @@ MUTANTS = (
     ),
     of_tensors(
         "legs: not moved with their neurons",
-        "return Block((first, second), self.values.transpose(places))",
-        "return Block(self.pairs, self.values.transpose(places))",
+        "return PairTensor((first, second), self.values.transpose(places))",
+        "return PairTensor(self.pairs, self.values.transpose(places))",
     ),
     of_tensors(
         "tests: what training reads",
