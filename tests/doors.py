@@ -12,9 +12,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src" / "scalewise"
 # Rooms that have a door.
-CONVERTED = ("activations", "critical", "networks", "plan", "scaling", "sweeps", "tasks")
+CONVERTED = (
+    "activations",
+    "critical",
+    "networks",
+    "plan",
+    "scaling",
+    "sweeps",
+    "tasks",
+    "training",
+)
 # Files that no door may import, because they need an extra: whoever names them has asked for it.
-APART = {"scalewise.networks._by_jax", "scalewise.plan._picture"}
+APART = {"scalewise.networks._by_jax", "scalewise.plan._picture", "scalewise.training._by_jax"}
 
 _SAID = "Working names of this room for the other rooms of scalewise; users have no need of them."
 

@@ -8,8 +8,7 @@ import torch
 
 import scalewise as sw
 from grids import thorough
-from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
-from scalewise.training._algorithms import Algorithm
+from scalewise.training import Algorithm, GradientDescent, GradientFlow, TwoStepNewton
 
 X = np.array(
     [[1.5, 0.3, -0.4], [-0.2, 1.6, 0.5], [0.4, -0.8, 1.4], [0.9, 1.0, 0.2], [-0.9, 0.5, 1.2]]

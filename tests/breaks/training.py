@@ -12,7 +12,8 @@ NEW = "tests/training/test_new_algorithm.py"
 BLOCKS = f"{ORDER}::test_blocks_of_test_samples_change_nothing"
 
 of_filters = row("training/_filters.py", FILTERS)
-of_algorithms = row("training/_algorithms.py", FILTERS)
+of_flow = row("training/_flow.py", FILTERS)
+of_descent = row("training/_descent.py", FILTERS)
 of_kernel = row("training/_kernel.py", VERB)
 of_spectrum = row("training/_spectrum.py", (VERB, REFUSALS))
 of_evidence = row("training/_evidence.py", EVIDENCE)
@@ -59,16 +60,16 @@ MUTANTS = (
         "velocity = -rate * force",
     ),
     of_filters("schedule: error moved by half", "p - x * move", "p - 0.5 * x * move"),
-    of_algorithms(
+    of_descent(
         "rate: largest without momentum", "2 * (1 + self.momentum) / largest", "2 / largest"
     ),
-    of_algorithms("rate: largest without ridge", "float(h.max()) + self.ridge", "float(h.max())"),
-    of_algorithms(
+    of_descent("rate: largest without ridge", "float(h.max()) + self.ridge", "float(h.max())"),
+    of_flow(
         "units: of a flow turned round",
-        "t / _per(self.loss_units, targets), ridge",
-        "t * _per(self.loss_units, targets), ridge",
+        "t / unit_of(self.loss_units, targets), ridge",
+        "t * unit_of(self.loss_units, targets), ridge",
     ),
-    of_algorithms("units: of a rate forgotten", "rate / per, **rest", "rate, **rest"),
+    of_descent("units: of a rate forgotten", "rate / per, **rest", "rate, **rest"),
     row("training/_motions.py", NEW)(
         "rules: transposed without the velocity", "pull: Any = B * a + D * v", "pull: Any = B * a"
     ),
@@ -80,7 +81,7 @@ MUTANTS = (
         "own = math.inf if self.steps is None else float(self.steps)",
         "own = 1.0 if self.steps is None else float(self.steps)",
     ),
-    of_algorithms("units: of a schedule forgotten", "np.array(rate) / per", "np.array(rate)"),
+    of_descent("units: of a schedule forgotten", "np.array(rate) / per", "np.array(rate)"),
     row("training/_posteriors.py", VERB)(
         "bayes: twice the noise",
         "ridge=self.noise_variance)",

@@ -120,7 +120,10 @@ MUTANTS = (
     of_network("one network: of any shape", "    check_shapes(net", "    0 and check_shapes(net"),
     of_network("one network: features before the activation", "last=last - 1", "last=last - 2"),
     of_network(
-        "one network: outputs apart", "H.transpose(1, 3, 0, 2))", "H.transpose(1, 3, 2, 0))", PASSES
+        "one network: outputs apart",
+        "return z, H.transpose(1, 3, 0, 2)",
+        "return z, H.transpose(1, 3, 2, 0)",
+        PASSES,
     ),
     of_network(
         "one network: one row for all",

@@ -23,7 +23,8 @@ USERS = f"{WEIGHTS}::test_projectors_of_a_user_are_refused_or_taken_as_they_are"
 
 of_weights = row("training/width/_weights.py", PRINTED)
 of_course = row("training/width/_course.py", CUBIC)
-of_algorithms = row("training/_algorithms.py", USERS)
+of_flow = row("training/_flow.py", USERS)
+of_descent = row("training/_descent.py", USERS)
 of_newton = row("training/_newton.py", USERS)
 of_tensors = row("training/width/_contractions.py", MOMENTS)
 of_moments = row("training/width/_moments.py", MOMENTS)
@@ -80,8 +81,8 @@ MUTANTS = (
     of_weights("X_III: of three errors", "x3 = 1 / (a + p * pair)", "x3 = 1 / (a + pair)"),
     of_weights(
         "ridge: IA without its half",
-        "two / 2, -three / 2, -three / 6",
-        "two / 2, -three, -three / 6",
+        "IA=-three / 2, IB=-three / 6",
+        "IA=-three, IB=-three / 6",
         CUBIC,
     ),
     of_course(
@@ -132,19 +133,19 @@ MUTANTS = (
         "clock.backward(k[:, :, None], x[:, None])",
         FILTER,
     ),
-    of_algorithms(
+    of_flow(
         "reaches: units of the loss",
-        "t = float(self.time if time is None else time) / _per(self.loss_units, targets)",
+        "t = float(self.time if time is None else time) / unit_of(self.loss_units, targets)",
         "t = float(self.time if time is None else time)",
         UNITS,
     ),
-    of_algorithms(
+    of_descent(
         "reaches: units of a rate",
-        "np.atleast_1d(self.rate_used(h, targets=targets)) / _per(self.loss_units, targets)",
+        "np.atleast_1d(self.rate_used(h, targets=targets)) / unit_of(self.loss_units, targets)",
         "np.atleast_1d(self.rate_used(h, targets=targets))",
         UNITS,
     ),
-    of_algorithms(
+    of_descent(
         "momentum: the end without it",
         "if steps > gone and (self.ridge or not self.momentum):",
         "if steps > gone:",
@@ -164,8 +165,8 @@ MUTANTS = (
     ),
     of_tensors(
         "legs: not moved with their neurons",
-        "return Block((first, second), self.values.transpose(places))",
-        "return Block(self.pairs, self.values.transpose(places))",
+        "return PairTensor((first, second), self.values.transpose(places))",
+        "return PairTensor(self.pairs, self.values.transpose(places))",
     ),
     of_tensors(
         "tests: what training reads",

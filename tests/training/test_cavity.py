@@ -9,7 +9,7 @@ from scalewise.tasks import Loss
 from scalewise.training import GradientDescent, GradientFlow
 from scalewise.training.cavity import cavity_correction
 from scalewise.training.cavity._average import _of_degree_3, _of_degree_5
-from scalewise.training.cavity._rest import Course, Neuron, Rest, trained
+from scalewise.training.cavity._rest import FlowPieces, Neuron, Rest, trained
 from scalewise.training.cavity._series import composed, constant, product, shifted, taylor
 
 X = np.array(
@@ -125,7 +125,7 @@ def test_series_in_the_couplings_are_what_training_with_them_does() -> None:
         fit = (
             np.linalg.inv(np.vander(grid / 0.01, increasing=True)) / 0.01 ** np.arange(11)[:, None]
         )
-        course = Course(rates, 0.5)
+        course = FlowPieces(rates, 0.5)
         single = trained(rest, course, f, (Neuron(z[0], a[0]),), (4, 0))
         values = np.array([by_numbers((k, 0.0)) for k in grid])
         wanted = np.tensordot(fit[:5], values, axes=1)
@@ -146,11 +146,11 @@ def test_flow_is_the_limit_of_small_steps() -> None:
     rest = Rest(task("logistic"), sw.activation("tanh"), Theta[:, :3], below[:, :3], 0.8)
     start, neuron = rng.standard_normal((4, 5, 1)), Neuron(rng.standard_normal((4, 5)), np.ones(1))
 
-    def ended(course: Course) -> np.ndarray:
+    def ended(course: FlowPieces) -> np.ndarray:
         return trained(rest, course, start, (neuron,), (4, 0))
 
-    few, many = (ended(Course((2 / n,) * n)) for n in (100, 200))
-    assert np.allclose(ended(Course((0.25,) * 8, flows=True)), 2 * many - few, atol=1e-4)
+    few, many = (ended(FlowPieces((2 / n,) * n)) for n in (100, 200))
+    assert np.allclose(ended(FlowPieces((0.25,) * 8, flows=True)), 2 * many - few, atol=1e-4)
     net, its = network(), task()
     options = {"draws": 32, "scrambles": 2}
     flow = cavity_correction(net, its, GradientFlow(1.0), **options).output_mean_nlo

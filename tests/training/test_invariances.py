@@ -13,7 +13,7 @@ from scalewise.training import (
     GradientDescent,
     GradientFlow,
     LastLayer,
-    _predict,
+    _kernels,
 )
 from small_task import NET, TASK, TEST, TRAIN, WANTED, Y
 
@@ -146,7 +146,7 @@ def test_blocks_of_test_samples_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     x[7] = TRAIN[2]
     task = sw.Task(TRAIN, Y, test_inputs=x, test_targets=y)
     whole = sw.predict_training(NET, task, covariance="diagonal", times=[0.3, 2.0])
-    monkeypatch.setattr(_predict, "BLOCK", 1)
+    monkeypatch.setattr(_kernels, "BLOCK", 1)
     parts = sw.predict_training(NET, task, covariance="diagonal", times=[0.3, 2.0])
     assert same(parts, whole) == []
     full = sw.predict_training(NET, task, times=[0.3, 2.0])

@@ -9,8 +9,14 @@ import xarray as xr
 import scalewise as sw
 from refusals import unlike
 from scalewise.nets._extrapolate import fit
-from scalewise.training import Bayes, GradientDescent, GradientFlow, LastLayer, TwoStepNewton
-from scalewise.training._algorithms import Algorithm
+from scalewise.training import (
+    Algorithm,
+    Bayes,
+    GradientDescent,
+    GradientFlow,
+    LastLayer,
+    TwoStepNewton,
+)
 from scalewise.training._moved_kinks import moved
 from scalewise.training.ensembles import measure_training
 from scalewise.training.ensembles._measure import _extrapolated, _powers

@@ -206,7 +206,9 @@ def test_rates_and_steps_fit_each_other() -> None:
         ByDescent((0.1, 0.2), 3)
     with pytest.raises(ValueError, match="a rate for every step to the end; got 2"):
         ByDescent((0.1, 0.2))
-    with pytest.raises(ValueError, match="must be at most 8 steps, as many as there are rates; got step 9"):
+    with pytest.raises(
+        ValueError, match="must be at most 8 steps, as many as there are rates; got step 9"
+    ):
         sw.predict_training(NET, TASK, Fading(), times=[3, 20])
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.training import NTKGP, Bayes, GradientFlow
-from scalewise.training import _predict as verb
+from scalewise.training import NTKGP, Bayes, GradientFlow, _routes
 
 mpmath.mp.dps = 50
 NET = sw.MLP(3, 100, "relu", input_dim=2, output_dim=1, C_b=0.1, C_W=2.0)
@@ -156,7 +155,7 @@ def test_one_factorisation_gives_what_the_spectrum_gives(monkeypatch: pytest.Mon
         mine = [n for n in names if n != "log_evidence" or isinstance(algorithm, Bayes)]
         quick = sw.predict_training(NET, task, algorithm, observables=mine)
         with monkeypatch.context() as patch:
-            patch.setattr(verb, "factored", lambda *_: None)
+            patch.setattr(_routes, "factored", lambda *_: None)
             slow = sw.predict_training(NET, task, algorithm, observables=mine)
         wrong += [
             (algorithm, name)

@@ -22,7 +22,7 @@ from scalewise.training import (
 from scalewise.training import _kernels as module
 from scalewise.training import _sample_kernels as samples
 from scalewise.training._asked import Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 
 X = np.random.default_rng(4).normal(size=(16, 3))
 Y = np.sign(X[:, :1] + 0.3)
@@ -81,9 +81,9 @@ def test_kernels_and_their_spectrum_are_found_once(
 
 def test_blocks_of_tests_are_parts_of_one_square() -> None:
     asked = Asked(net(), task(4, 7), GradientFlow())
-    whole = Kernels(asked, ("kernel", "ntk"), deep=True, size=7)
-    parts = Kernels(asked, ("kernel", "ntk"), deep=True, size=3)
-    alone = Kernels(asked)
+    whole = SampleKernels(asked, ("kernel", "ntk"), deep=True, size=7)
+    parts = SampleKernels(asked, ("kernel", "ntk"), deep=True, size=3)
+    alone = SampleKernels(asked)
     for block in (slice(0, 3), slice(3, 6), slice(6, 9)):
         for kind, layers in whole.square(block).items():
             assert layers.shape == (2, *2 * (4 + len(asked.tests[block]),))

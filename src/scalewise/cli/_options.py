@@ -287,7 +287,7 @@ class Learning(Shape):
 
     def method(self) -> Any:
         """Algorithm of the training."""
-        from scalewise.training._algorithms import BY_WORD
+        from scalewise.training.spi import BY_WORD
 
         if self.algorithm not in BY_WORD:
             raise Refusal(f"--algorithm is one of {', '.join(BY_WORD)}; got {self.algorithm!r}.")

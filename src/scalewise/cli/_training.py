@@ -23,8 +23,7 @@ from scalewise.training import (
     ntk_motion,
     predict_training,
 )
-from scalewise.training._expansion import without_warning
-from scalewise.training.width._tensors import shared_tensors
+from scalewise.training.spi import settled, shared_tensors, without_warning
 
 DEPTHS = (2, 3, 4, 6)
 VARIANCES = tuple(float(v) for v in np.geomspace(0.25, 4.0, 17))
@@ -97,7 +96,7 @@ def with_networks(
 
     if "spectrum" in learned.theory:
         h, targets = learned.theory.spectrum.values, learned.task.targets.size
-        algorithm = algorithm.settled(h, targets=targets)
+        algorithm = settled(algorithm, h, targets=targets)
     found = {
         width: measure_training(
             learned.net.at_width(width) if width != learned.width else learned.net,

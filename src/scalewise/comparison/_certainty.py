@@ -32,7 +32,7 @@ from scipy import special
 
 from scalewise.comparison._comparison import Scores, listed
 from scalewise.comparison._normal import deviation
-from scalewise.training._outcomes import LARGE
+from scalewise.training.spi import LARGE
 
 _FALSE_ALARMS = 1e-3
 _OF_MEANS, _OF_COVARIANCES = 2.0, 7.0

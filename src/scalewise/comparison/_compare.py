@@ -37,7 +37,7 @@ from scalewise.comparison._width import (
 from scalewise.observables import OBSERVABLES
 from scalewise.selection import known
 from scalewise.training import OUTCOMES
-from scalewise.training._outcomes import LARGE
+from scalewise.training.spi import LARGE
 
 _SAME = (
     "depth",

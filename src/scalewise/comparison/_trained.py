@@ -21,10 +21,8 @@ from jaxtyping import Bool
 from scalewise._labelled import dataset, variable
 from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
-from scalewise.training import OUTCOMES
-from scalewise.training._expansion import VARIANCES, ExpansionWarning, warn_of_signs
-from scalewise.training._moved_kinks import HALF
-from scalewise.training._outcomes import LARGE
+from scalewise.training import OUTCOMES, ExpansionWarning
+from scalewise.training.spi import HALF, LARGE, VARIANCES, warn_of_signs
 
 THEORY, ENSEMBLE = "training theory", "training ensemble"
 _PARAMETER = "learning_parameter"

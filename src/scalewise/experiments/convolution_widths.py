@@ -41,8 +41,8 @@ from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
 from scalewise.training import GradientFlow, predict_training
-from scalewise.training._expansion import without_warning
 from scalewise.training.ensembles import measure_training
+from scalewise.training.spi import without_warning
 
 TITLE = "Test loss of a convolutional network against its width"
 TEXT = (

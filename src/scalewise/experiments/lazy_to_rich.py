@@ -30,8 +30,7 @@ from scalewise.limits import Network as Limit
 from scalewise.networks import MLP, Network
 from scalewise.scaling import mup
 from scalewise.tasks import Task
-from scalewise.training import GradientDescent, predict_training
-from scalewise.training._expansion import ExpansionWarning
+from scalewise.training import ExpansionWarning, GradientDescent, predict_training
 from scalewise.training.ensembles import measure_training
 
 TITLE = "From lazy to rich: kernel, order 1/n, limit of maximal update and networks"

@@ -45,8 +45,8 @@ from scalewise.networks.layers import (
 )
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
+from scalewise.training import OUTCOMES as ROWS
 from scalewise.training import GradientDescent, GradientFlow, kernel_of, predict_training
-from scalewise.training._outcomes import OUTCOMES as ROWS
 from scalewise.training.ensembles import measure_training
 
 TITLE = "Trained networks of other layers against the theory"

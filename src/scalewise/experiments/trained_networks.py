@@ -42,7 +42,7 @@ from scalewise.training.dynamics import (
 from scalewise.training.dynamics.networks import state_of
 from scalewise.training.ensembles import measure_training
 from scalewise.training.kernels import outputs_of, two_step_newton
-from scalewise.training.width._weights import converged
+from scalewise.training.spi import converged
 
 TITLE = "The end of training at finite width"
 TEXT = (

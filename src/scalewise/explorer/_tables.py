@@ -25,7 +25,7 @@ from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import LineTable, line_table
 from scalewise.theory.information import optimal_depth
 from scalewise.training import ExpansionWarning, predict_training
-from scalewise.training._outcomes import LARGE
+from scalewise.training.spi import LARGE
 
 Progress = Callable[[str, int, int], None]
 

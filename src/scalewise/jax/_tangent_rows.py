@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.training._row_blocks import Block, Kept, Ntk
+from scalewise.training.spi import Block, Kept, Ntk
 
 SEVERAL = 2**26  # bytes of derivatives that one call of a compiled function gives
 CACHE = 2**22  # bytes of float64 at a time: more are written to memory and read again

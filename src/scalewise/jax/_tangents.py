@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
 from scalewise.jax._tangent_rows import Rows
-from scalewise.training._row_blocks import check_room, groups, ntk_by_blocks
+from scalewise.training.spi import check_room, groups, ntk_by_blocks
 
 
 @checked

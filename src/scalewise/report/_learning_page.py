@@ -14,7 +14,7 @@ from scalewise.report._learning import Learned
 from scalewise.report._learning_figures import FIGURES
 from scalewise.report._page import as_plain, folder_for, leave, template, title_of, versions
 from scalewise.report._words import count, number
-from scalewise.training._outcomes import LARGE
+from scalewise.training.spi import LARGE
 
 _WORST_ROWS = 12
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from scalewise.torch._tangent_rows import Formed, Outer, Part
-from scalewise.training._row_blocks import Ntk
+from scalewise.training.spi import Ntk
 
 CACHE = 2**22  # bytes of float64 at a time: more are written to memory and read again
 FORMED = 2**25  # of derivatives that are formed for a product

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 
 from scalewise.torch._dense_calls import Call, Watched
-from scalewise.training._row_blocks import Kept
+from scalewise.training.spi import Kept
 
 Reads = Float[torch.Tensor, "read output"]
 

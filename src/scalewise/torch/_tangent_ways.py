@@ -22,7 +22,7 @@ from scalewise.torch._tangent_rows import (
     one_by_one,
     seen,
 )
-from scalewise.training._row_blocks import Block, Ntk, groups, ntk_by_blocks
+from scalewise.training.spi import Block, Ntk, groups, ntk_by_blocks
 
 SEVERAL = 2**26  # bytes of a pass of several samples: larger ones are slower, not faster
 _LOOSE = 1e3  # roundings by which two ways to compute the same number may differ

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
 from scalewise.torch._tangent_ways import Asked, check_alone, ntk_of
-from scalewise.training._row_blocks import check_room
+from scalewise.training.spi import check_room
 
 
 @checked

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -32,6 +33,18 @@ from scalewise.training.width._weights import Reaches, Separable
 Directions = Float[np.ndarray, " direction"]
 Times = Float[np.ndarray, " time"]
 TOO_MANY = "for as many samples as these: weights of networks on their way are known for few"
+
+
+class Pace(NamedTuple):
+    r"""A rate, in the units of the algorithm's loss; names are those of a result's attributes.
+
+    Args:
+        rate: $\eta$, one for all steps or one for each.
+        maximal_rate: From here on, training at one rate diverges.
+    """
+
+    rate: float | tuple[float, ...]
+    maximal_rate: float
 
 
 class Algorithm(ABC):
@@ -57,7 +70,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""What training does to eigendirections of the kernel that learns.
+        r"""Gain and remainder of eigendirections of the kernel that learns.
 
         Args:
             h: Eigenvalues, at least 0.
@@ -72,12 +85,12 @@ class Algorithm(ABC):
 
     @property
     def ends(self) -> bool:
-        """Whether training goes on until nothing is left to do."""
+        """True if training goes on until nothing is left to do."""
         return True
 
     @property
     def diagonal(self) -> float:
-        """What is added to the diagonal of the kernel that learns."""
+        """The number added to the diagonal of the kernel that learns."""
         return self.ridge + self.noise_variance
 
     @property
@@ -85,18 +98,17 @@ class Algorithm(ABC):
         """The algorithm without its rate, which a result tells as a number."""
         return self
 
-    def described(self) -> dict[str, object]:
-        """Attributes of a result, by which two results are told to be of the same training.
+    def pace(self, h: Directions, *, targets: Count = 1) -> Pace | None:
+        """The rate, and the largest that there can be; ``None`` for an algorithm without one.
 
-        Returns:
-            ``algorithm`` as it was given; ``algorithm_but_rate``, since a rate of ``None`` is a number too; and
-            whether training goes ``to_the_end``, where the leading order has forgotten the rate.
+        Args:
+            h: Eigenvalues.
+            targets: $N_An_L$.
+
+        Raises:
+            ValueError: If training diverges.
         """
-        return {
-            "algorithm": repr(self),
-            "algorithm_but_rate": repr(self.but_rate),
-            "to_the_end": int(self.ends),
-        }
+        return None
 
     def stops(self, times: Times | None = None) -> Times:
         """Where training is looked at: the times that were asked for, or the algorithm's own.
@@ -121,27 +133,6 @@ class Algorithm(ABC):
             targets: $N_An_L$.
         """
         return 1.0
-
-    def settled(self, h: Directions, *, targets: Count = 1) -> Algorithm:
-        """The algorithm with a number for everything that the kernel decides, as a rate.
-
-        Args:
-            h: Eigenvalues.
-            targets: $N_An_L$.
-
-        Raises:
-            ValueError: If training diverges.
-        """
-        return self
-
-    def rates(self, h: Directions, *, targets: Count = 1) -> dict[str, object]:
-        """Attributes of a result: the rate, and the largest that there can be.
-
-        Args:
-            h: Eigenvalues.
-            targets: $N_An_L$.
-        """
-        return {}
 
     def motion(self, h: Directions, *, targets: Count = 1) -> Motion:
         """How it moves parameters of networks, for the sum of half squares.
@@ -171,7 +162,7 @@ class Algorithm(ABC):
         return None
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with, if it `weighs` them.
+        """Weights of the tensors of order 1/n, if it `weighs` them.
 
         Args:
             h: Eigenvalues; at the end without a ridge, all above 0.
@@ -186,7 +177,7 @@ class Algorithm(ABC):
         return f"{type(self).__name__} has no sums of products"
 
     def sums(self, h: Directions, *, targets: Count = 1, accuracy: float = 1e-4) -> Separable:
-        """The same weights as sums of products of functions of one eigenvalue, where `sums_obstacle` is empty.
+        """These weights as sums of products of functions of one eigenvalue, where `sums_obstacle` is empty.
 
         Args:
             h: Eigenvalues, all above 0 without a ridge.
@@ -234,7 +225,7 @@ class Stepwise(Algorithm):
 
     @property
     def ends(self) -> bool:
-        """Whether it has no number of steps."""
+        """True if it has no number of steps."""
         return self.steps is None
 
     def stops(self, times: Times | None = None) -> Times:
@@ -250,7 +241,7 @@ class Stepwise(Algorithm):
         return whole_steps(type(self).__name__, np.array([own]) if times is None else times)
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:
-        r"""What the steps do to eigendirections.
+        r"""Gain and remainder of eigendirections after the steps.
 
         Args:
             h: Eigenvalues, at least 0.
@@ -283,7 +274,7 @@ class Stepwise(Algorithm):
         return self.motion(h, targets=targets).clock(h, steps, ridge=self.ridge)
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with, from the rule.
+        """Weights of the tensors of order 1/n, from the rule.
 
         Args:
             h: Eigenvalues; at the end without a ridge, all above 0.
@@ -296,6 +287,38 @@ class Stepwise(Algorithm):
     def sums_obstacle(self) -> str:
         """Weights of networks on their way are known for few samples."""
         return f"`{type(self).__name__}` has no sums {TOO_MANY}"
+
+
+def settled(algorithm: Algorithm, h: Directions, *, targets: int = 1) -> Algorithm:
+    """The algorithm with a number for a rate that the kernel decides.
+
+    Args:
+        algorithm: With a rate or without one.
+        h: Eigenvalues.
+        targets: $N_An_L$.
+
+    Raises:
+        ValueError: If training diverges.
+    """
+    pace, own = algorithm.pace(h, targets=targets), cast("Any", algorithm)
+    return algorithm if pace is None else replace(own, rate=pace.rate)
+
+
+def described(algorithm: Algorithm) -> dict[str, object]:
+    """Attributes of a result, by which two results are told to be of the same training.
+
+    Args:
+        algorithm: As it was given.
+
+    Returns:
+        ``algorithm`` as it was given; ``algorithm_but_rate``, since a rate of ``None`` is a number too; and
+        whether training goes ``to_the_end``, where the leading order has forgotten the rate.
+    """
+    return {
+        "algorithm": repr(algorithm),
+        "algorithm_but_rate": repr(algorithm.but_rate),
+        "to_the_end": int(algorithm.ends),
+    }
 
 
 def whole_steps(name: str, times: Times, most: float = math.inf) -> Times:

@@ -40,7 +40,7 @@ class Factored:
 
     @property
     def log_evidence(self) -> float:
-        """Of the targets.
+        """The log evidence of the targets.
 
         Source: PDLT (6.34).
         """

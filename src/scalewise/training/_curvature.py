@@ -107,7 +107,7 @@ def curved_shift(
     *,
     room: int = _ROOM,
 ) -> Float[np.ndarray, "every 2"]:
-    """What training adds to the outputs of the linear model, in first order of dNTK and of ddNTKs.
+    """The change that training adds to the outputs of the linear model, in first order of dNTK and of ddNTKs.
 
     Args:
         at: The network.
@@ -181,6 +181,6 @@ def _on_the_way(at: Moving, clock: Clock, ridge: float, room: int) -> tuple[np.n
 
 
 def _added(clock: Clock, sources: list[Flat], rho: np.ndarray) -> list[Flat]:
-    """What gradients at all times have moved parameters by, at each of them and at the end."""
+    """Displacements of the parameters by gradients at all times, at each of them and at the end."""
     on_the_way, end = clock.forward(np.array(sources), rho)
     return [*on_the_way, end]

@@ -33,7 +33,7 @@ Flat = Float[np.ndarray, " parameter"]
 
 @dataclass(frozen=True)
 class CurvedNetwork:
-    r"""What a network does beyond its first derivatives; see `Curvature`.
+    r"""A network beyond its first derivatives; see `Curvature`.
 
     Forwards that gives outputs, backwards gradients, for the price of a few passes and without a tensor of
     derivatives.
@@ -57,7 +57,7 @@ class CurvedNetwork:
 
     @cached_property
     def rates(self) -> Flat:
-        """Of every parameter."""
+        """The learning rate of every parameter."""
         own = np.array([*rates_of(self.net.program).values()]).T[::-1]
         pairs = zip(self.start, own, strict=True)
         return np.concatenate(
@@ -75,7 +75,7 @@ class CurvedNetwork:
 
     @property
     def obstacle(self) -> str:
-        """Whether all that it computes is smooth."""
+        """A clause that says what in it is not smooth; empty if all is."""
         for node in self.net.program.nodes:
             if isinstance(node, Max):
                 return "a maximum over positions has no third derivative"

@@ -20,11 +20,12 @@ from scalewise.critical import criticality
 from scalewise.networks import MLP, Network
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm, Bayes, GradientFlow
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import Bayes, GradientFlow
 from scalewise.training._asked import Asked
 from scalewise.training._expansion import without_warning
 from scalewise.training._outcomes import LARGE
-from scalewise.training._predict import predict_training
+from scalewise.training._predict import predict_training, with_order_one
 from scalewise.training._task import check_fit
 
 _TO_THE_END = GradientFlow()
@@ -37,13 +38,28 @@ _UNITS = {
     "parameters": ("Number of parameters", "parameters"),
     "test_loss": ("Mean over the test samples of the loss at infinite width", "preactivation²"),
     "log_evidence": ("Log evidence of the training targets at infinite width", "nat"),
-    "test_loss_nlo": ("Coefficient of 1/n of the mean test loss; NaN if not computed", "preactivation²"),
-    "learning_parameter": ("Small parameter of the expansion times n; NaN if not computed", "dimensionless"),
-    "predicted_loss": ("Mean test loss at the width: with its 1/n term where that is small", "preactivation²"),
-    "stated_error": ("Size of what the predicted loss neglects; NaN if not known", "preactivation²"),
+    "test_loss_nlo": (
+        "Coefficient of 1/n of the mean test loss; NaN if not computed",
+        "preactivation²",
+    ),
+    "learning_parameter": (
+        "Small parameter of the expansion times n; NaN if not computed",
+        "dimensionless",
+    ),
+    "predicted_loss": (
+        "Mean test loss at the width: with its 1/n term where that is small",
+        "preactivation²",
+    ),
+    "stated_error": (
+        "Size of what the predicted loss neglects; NaN if not known",
+        "preactivation²",
+    ),
     "log_bayes_factor": ("Log evidence less the largest among the candidates", "nat"),
-    "trusted": ("Whether the 1/n term was computed and the expansion is small there", "dimensionless"),
-}  # fmt: skip
+    "trusted": (
+        "Whether the 1/n term was computed and the expansion is small there",
+        "dimensionless",
+    ),
+}
 Activations = Annotated[Sequence[str | Activation], Must("a list of activations", bool)]
 Family = Callable[[int, Activation], Network]
 _STEPS = 64  # the smallest width of a network is looked for among so many
@@ -53,7 +69,7 @@ _STEPS = 64  # the smallest width of a network is looked for among so many
 @dataclass(frozen=True)
 @readable
 class Design:
-    """What `design` recommends, and everything that it looked at.
+    """The recommendation of `design`, and everything that it looked at.
 
     Args:
         net: The network.
@@ -145,9 +161,8 @@ def design(
         raise ValueError(
             "`task` must have test inputs with targets: by them networks are compared. Set some samples apart."
         )
-    chosen = {
-        known.name: known for known in (activation(one) if isinstance(one, str) else one for one in activations)
-    }  # fmt: skip
+    made = [activation(one) if isinstance(one, str) else one for one in activations]
+    chosen = {known.name: known for known in made}
     made = partial(_perceptron, **_ends(task)) if family is None else family
     for depth, sigma in itertools.product(depths, chosen.values()) if family else ():
         _check_made(made(depth, sigma), task, algorithm)
@@ -195,7 +210,7 @@ def _candidate(
     algorithm: Algorithm,
     noise: float,
 ) -> xr.Dataset:
-    """What is known of one candidate at infinite width; a width of 0 if it does not fit the budget."""
+    """One candidate at infinite width; a width of 0 if it does not fit the budget."""
     point = criticality(activation)
     C_b, C_W = (point.C_b or 0.0) + bias_variance, (point.C_W or 1.0) * weight_scale
     width = _widest(family(depth, activation), budget)
@@ -257,7 +272,7 @@ def _perceptron(depth: int, activation: Activation, **ends: int) -> Network:
 
 
 def _at(net: Network, width: int, C_b: float, C_W: float) -> Network:
-    """Of this width, with these variances where layers do not say their own."""
+    """The network at this width, with these variances where layers do not say their own."""
     wide = net.at_width(width)
     usual: dict[str, Any] = vars(wide.usual) | {"C_b": C_b, "C_W": C_W}
     return Network(*wide.layers, input_shape=wide.input_shape, width=wide.width, **usual)
@@ -281,13 +296,10 @@ def _refined(
     reasons = np.full(count, "", np.dtypes.StringDType())
     for place in range(min(refine, count)):
         net = net_of(flat.isel(candidate=place))
-        try:
-            with without_warning():  # the table tells where the expansion ends
-                found = predict_training(net, task, algorithm, observables=list(_AT_WIDTH))
-        except ValueError as refused:
-            reasons[place] = str(refused)
-            continue
-        for name in _AT_WIDTH:
+        with without_warning():  # the table tells where the expansion ends
+            asked = Asked(net, task, algorithm)
+            found, reasons[place] = with_order_one(asked, ("test_loss",), _AT_WIDTH)
+        for name in _AT_WIDTH if not reasons[place] else ():
             more[name][place] = float(found[name].mean())
     n = flat.width.values
     small = more["learning_parameter"] / n

@@ -24,6 +24,7 @@ Times = Float[np.ndarray, " time"]
 Rule = Callable[
     [Any, Any, Any, Any], tuple[Any, Any]
 ]  # velocity, force, rate, momentum: move, velocity
+GONE = 40.0  # logarithm of what an error has fallen by when nothing of it is left
 Both = tuple[Float[np.ndarray, " direction"], Float[np.ndarray, " direction"]]
 
 
@@ -120,7 +121,7 @@ def after_schedule(
 
 
 def _with_ridge(p: np.ndarray, gain: np.ndarray, ridge: float) -> Filter:
-    r"""What is left of the error, $1-hg=p+\rho g$: a ridge keeps some of it for ever."""
+    r"""Gain and remainder of the error, $1-hg=p+\rho g$: a ridge keeps some of it for ever."""
     return Filter(gain, p + ridge * gain if ridge else p)
 
 

@@ -31,7 +31,7 @@ def expected_loss(
 
 
 def true_classes(*targets: Float[np.ndarray, "_sample output"]) -> bool:
-    """Whether targets name classes: one output of -1 and 1, or one entry above others that are all alike."""
+    """True if targets name classes: one output of -1 and 1, or one entry above others that are all alike."""
     y = np.concatenate(targets)
     if y.shape[1] == 1:
         return bool((np.abs(y) == 1).all())
@@ -75,7 +75,7 @@ def class_error_nlo(
     y: Float[np.ndarray, "output sample"],
     cumulants: Sequence[Float[np.ndarray, "..."]],
 ) -> Float[np.ndarray, " sample"]:
-    r"""What coefficients of 1/n of the cumulants of outputs make of the probability of a wrong class.
+    r"""The coefficient of 1/n of the probability of a wrong class, from those of the cumulants of the outputs.
 
     $$P^{\{1\}}=\Big(\kappa_i\partial_i+\tfrac12\kappa_{ij}\partial_i\partial_j
       +\tfrac16\kappa_{ijk}\partial_i\partial_j\partial_k

@@ -63,7 +63,7 @@ def predict_linearised(
     width: Count = 1,
     memory: Memory = "1 GiB",
 ) -> xr.Dataset:
-    r"""What one given network will have learned, if it stays linear in its parameters, by any loss; or nearly so.
+    r"""Predict what one given network learns by any loss, if it stays linear in its parameters or nearly so.
 
     Args:
         outputs: Of the network on the training samples, then on the test samples of the task.
@@ -278,7 +278,7 @@ def _warn(size: float) -> None:
 
 
 def _corrections(unseen: np.ndarray, shift: np.ndarray, task: Task) -> dict[str, np.ndarray]:
-    """Of the outputs on test samples, and of their loss in the same order."""
+    """Corrections of the outputs on test samples, and of their loss in the same order."""
     data = {"output_mean_nlo": np.swapaxes(shift, 1, 2)}
     if task.test_targets is not None:
         data["test_loss_nlo"] = ((unseen - task.test_targets) * shift).sum(axis=2)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.sparse.linalg import aslinearoperator, eigsh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from scalewise.networks import Network
 from scalewise.theory.flow._passing import kernel_strips
@@ -77,11 +77,11 @@ class _Kernels:
     own: np.ndarray
 
     def times(self, v: Columns) -> Columns:
-        """What the kernel that learns makes of columns on the training samples."""
+        """Product of the kernel that learns with columns on the training samples."""
         return self._product(v, self.learns) if self.whole is None else self.whole @ v
 
     def starts_times(self, v: Columns) -> Columns:
-        """The same of the kernel that outputs start with."""
+        """Product of the kernel that outputs start with, likewise."""
         return self._product(v, "kernel")
 
     def _product(self, v: Columns, which: str) -> Columns:
@@ -103,7 +103,7 @@ class _Solved(NamedTuple):
 
 
 def too_many(asked: Asked) -> bool:
-    """Whether there are more training samples than a factorisation has room for."""
+    """True if there are more training samples than a factorisation has room for."""
     return len(asked.task.inputs) > DENSE
 
 
@@ -138,7 +138,7 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     kernels = _kernels(asked, order)
     y, added = task.targets[order], asked.algorithm.diagonal
     if algorithm.but_rate != algorithm:
-        algorithm.settled(np.array([_largest(kernels)]), targets=y.size)
+        algorithm.pace(np.array([_largest(kernels)]), targets=y.size)  # refused if too large
     system = _System(kernels, added)
     taught = system.solved(y)
     mean, solved = taught.X.T @ kernels.towards, [taught]
@@ -205,7 +205,7 @@ def _kernels(asked: Asked, order: np.ndarray) -> _Kernels:
 
 
 class _System:
-    """What is solved for different columns, with one preconditioner."""
+    """A linear system that is solved for different columns, with one preconditioner."""
 
     def __init__(self, kernels: _Kernels, added: float) -> None:
         self._kernels, self._added = kernels, added
@@ -327,19 +327,11 @@ def _diagonal(kernels: _Kernels) -> np.ndarray:
 def _largest(kernels: _Kernels) -> float:
     """The largest eigenvalue of the kernel that learns."""
     shape, start = (kernels.count, kernels.count), np.ones(kernels.count)
-    H: Any = aslinearoperator(_Product(shape, np.dtype(float), kernels))
+
+    def of_column(v: np.ndarray) -> np.ndarray:
+        return kernels.times(v.reshape(-1, 1))[:, 0]
+
+    operator: Any = LinearOperator  # which SciPy makes one of its own kinds of
+    H = operator(shape, matvec=of_column, dtype=np.dtype(float))
     options: Any = {"k": 1, "tol": _LARGEST, "v0": start, "return_eigenvectors": False}
     return float(eigsh(H, **options)[0])
-
-
-@dataclass(frozen=True)
-class _Product:
-    """The kernel that learns, as SciPy multiplies by it."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype
-    kernels: _Kernels
-
-    def matvec(self, v: np.ndarray) -> np.ndarray:
-        """Of one column."""
-        return self.kernels.times(v.reshape(-1, 1))[:, 0]

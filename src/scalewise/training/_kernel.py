@@ -83,11 +83,11 @@ class Ensemble(Prior):
         return ormqr("L", "T", reflectors, scales, w, int(size[0]), overwrite_c=1)[0]
 
     def of_tests(self, w: np.ndarray, T: np.ndarray, filters: Filter) -> Blocks:
-        """What training does not reach, less what it carries over."""
+        """The part that training does not reach, less what it carries over."""
         return self._filtered(-filters.gain, T.T, w)
 
     def of_samples(self, filters: Filter, which: Int[np.ndarray, " sample"] | slice) -> Blocks:
-        """What is left of the error in each direction."""
+        """The error that is left in each direction."""
         return self._filtered(filters.left, self.U[which].T, None)
 
     def _filtered(self, f: Filters, X: np.ndarray, w: np.ndarray | None) -> Blocks:
@@ -125,11 +125,11 @@ class Posterior(Prior):
         return np.where(some, 1 / np.where(some, self.roots, 1.0), 0.0)[:, None] * T.T
 
     def of_tests(self, w: np.ndarray, T: np.ndarray, filters: Filter) -> Blocks:
-        """What the noise hides."""
+        """The part that the noise hides."""
         yield np.sqrt(filters.left)[:, :, None] * w
 
     def of_samples(self, filters: Filter, which: Int[np.ndarray, " sample"] | slice) -> Blocks:
-        """What the noise hides."""
+        """The part that the noise hides."""
         yield (np.sqrt(filters.left) * self.roots)[:, :, None] * self.U[which].T
 
 
@@ -231,7 +231,7 @@ class Unseen:
         K_BB: Float[np.ndarray, "test test"] | Float[np.ndarray, " test"],
         twin: Int[np.ndarray, " test"],
     ) -> Unseen:
-        r"""What does not depend on the time.
+        r"""Test samples, with all that does not depend on the time.
 
         Args:
             learned: What they are predicted from.

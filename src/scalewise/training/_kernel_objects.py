@@ -46,12 +46,12 @@ class NetworkKernel:
         return between(self.net, X, Y, [self.kind])[0][0]
 
     def diag(self, X: Inputs) -> Float[np.ndarray, " sample"]:
-        """Of each input of `X` with itself."""
+        """The kernel of each input of `X` with itself."""
         X = check_inputs(self.net, X)
         return in_turn(self.net, X, X, self.kind)
 
     def pairs(self, X: Leading, Y: Leading) -> Float[np.ndarray, "*lead"]:
-        """Of each input of `X` with that in the same place of `Y`, both (..., features)."""
+        """The kernel of each input of `X` with that in the same place of `Y`, both (..., features)."""
         own = self.net.input_shape
         if np.ndim(X) < len(own) or np.shape(X) != np.shape(Y):
             raise ValueError(

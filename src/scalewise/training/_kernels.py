@@ -20,7 +20,7 @@ OfTests = tuple[slice, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Kernels:
+class SampleKernels:
     """Kernels of training samples with each other and with tests.
 
     Args:

@@ -25,7 +25,7 @@ from scalewise.training._kernels import OfTests
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._posteriors import REMEDY
 from scalewise.training._results import as_dataset, of_numerics, of_samples, of_tests
-from scalewise.training._routes import Call, beyond
+from scalewise.training._routes import Prediction, beyond
 from scalewise.training._selection import is_named, refuse_outcome
 from scalewise.training._spectrum import Spectrum, refuse_singular, untaught
 
@@ -34,7 +34,7 @@ _EVIDENCE = ("log_evidence", "log_evidence_slope")
 Moments = tuple[np.ndarray, np.ndarray | None]
 
 
-def iterated(call: Call) -> xr.Dataset:
+def iterated(call: Prediction) -> xr.Dataset:
     """Outcomes of more training samples than can be factorised.
 
     Args:
@@ -51,7 +51,7 @@ def iterated(call: Call) -> xr.Dataset:
     return _answer(call, numerics, data, left_out)
 
 
-def is_one_factorisation(call: Call) -> bool:
+def is_one_factorisation(call: Prediction) -> bool:
     """True if a posterior is wanted of which nobody asks the spectrum, and whose kernel is regular.
 
     Args:
@@ -61,7 +61,7 @@ def is_one_factorisation(call: Call) -> bool:
     return wanted and call.factor is not None
 
 
-def conditioned(call: Call) -> xr.Dataset:
+def conditioned(call: Prediction) -> xr.Dataset:
     """Outcomes of a posterior that need no spectrum.
 
     Args:
@@ -85,7 +85,7 @@ def conditioned(call: Call) -> xr.Dataset:
     return _answer(call, numerics, data, {})
 
 
-def decomposed(call: Call) -> xr.Dataset:
+def decomposed(call: Prediction) -> xr.Dataset:
     """Outcomes from one eigendecomposition, at all times.
 
     Args:
@@ -126,7 +126,7 @@ def decomposed(call: Call) -> xr.Dataset:
 
 
 def _answer(
-    call: Call, numerics: dict[str, object], data: Arrays, left_out: dict[str, str]
+    call: Prediction, numerics: dict[str, object], data: Arrays, left_out: dict[str, str]
 ) -> xr.Dataset:
     """The leading order with coefficients of 1/n beside it."""
     more, out_of_reach = beyond(call)

@@ -23,11 +23,10 @@ from scipy.integrate import solve_ivp
 
 from scalewise._checked import FiniteNumber, Index, NotNegative, checked
 from scalewise._readable import readable
-from scalewise.training._filters import Filter, Rule, after_flow, after_schedule, heavy_ball
+from scalewise.training._filters import GONE, Filter, Rule, after_flow, after_schedule, heavy_ball
 from scalewise.training.width._course import Clock, Sources
 
 _TOLERANCE = 1e-9  # of the integrator, relative to the largest force
-_GONE = 40.0  # logarithm of what an error has fallen by when nothing of it is left
 _LONGEST = 2**22  # steps after which an error counts as one that does not fall
 Times = Float[np.ndarray, " time"]
 Directions = Float[np.ndarray, " direction"]
@@ -190,7 +189,7 @@ class ByDescent:
         count = 64
         while count < _LONGEST:
             left = self.filter(h + ridge, np.array([float(count)])).left
-            if np.abs(left).max(initial=0.0) < np.exp(-_GONE):
+            if np.abs(left).max(initial=0.0) < np.exp(-GONE):
                 return count
             count *= 2
         raise ValueError(

@@ -21,7 +21,7 @@ def places(net: Network) -> tuple[float, ...]:
 
 
 def moved(net: Network, algorithm: Algorithm) -> bool:
-    """Whether training moves neurons over kinks: then expansions are in powers of $n^{-1/2}$.
+    """True if training moves neurons over kinks: then expansions are in powers of $n^{-1/2}$.
 
     Args:
         net: The network; a maximum over positions has kinks, too.
@@ -39,7 +39,7 @@ def in_words(net: Network) -> str:
 
 
 def _learns_below(net: Network) -> bool:
-    """Whether parameters below the last layer learn."""
+    """True if parameters below the last layer learn."""
     if not net.is_perceptron:
         return True
     own = [net.own(layer) for layer in range(1, net.depth)]

@@ -24,7 +24,7 @@ Terms = tuple[tuple[Leg, ...], ...]
 
 
 class _ToTheEnd(Algorithm):
-    """What both share: the error is gone, and weights are finite sums."""
+    """An algorithm after which the error is gone, with weights that are finite sums."""
 
     remedy: ClassVar[str] = "train by GradientFlow or GradientDescent for a time, or with a `ridge`"
     weighs: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class _ToTheEnd(Algorithm):
         """
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        """What tensors of order 1/n are weighed with.
+        """Weights of the tensors of order 1/n.
 
         Args:
             h: Eigenvalues, all above 0.

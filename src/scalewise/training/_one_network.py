@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +24,7 @@ from scalewise.networks.spi import (
 )
 from scalewise.training._series import derivative
 
+Ntk = Float[np.ndarray, "sample sample_1 output output_1"]
 GivenWeights = Annotated[
     Any,
     Must(
@@ -31,18 +32,6 @@ GivenWeights = Annotated[
         lambda v: hasattr(v, "weights") and hasattr(v, "biases"),
     ),
 ]
-
-
-class Tangents(NamedTuple):
-    r"""What a linearised network is.
-
-    Args:
-        outputs: $z$.
-        ntk: $\widehat H$, with learning rates.
-    """
-
-    outputs: Float[np.ndarray, "sample output"]
-    ntk: Float[np.ndarray, "sample sample_1 output output_1"]
 
 
 def parameters_of(net: Network, given: Any) -> Parameters:
@@ -71,8 +60,8 @@ def outputs_of(
 
 def tangents_of(
     net: Network, given: Any, x: Float[np.ndarray, "sample *positions input"]
-) -> Tangents:
-    """Outputs and NTK of one network, one pass back for each output.
+) -> tuple[Float[np.ndarray, "sample output"], Ntk]:
+    """Outputs and NTK of one network, with learning rates; one pass back for each output.
 
     Args:
         net: Its layers and rates.
@@ -100,13 +89,13 @@ def tangents_of(
     ]
     sides = {k: (seen[k], np.stack([row[k] for row in rows])) for k in rows[0]}
     H = by_all_weights(program, rates_of(program), sides, sides, np)
-    return Tangents(z, H.transpose(1, 3, 0, 2))
+    return z, H.transpose(1, 3, 0, 2)
 
 
 def features_of(
     net: Network, given: Any, x: Float[np.ndarray, "sample *positions input"]
 ) -> Float[np.ndarray, "sample feature"]:
-    """What enters the last weights of one network."""
+    """Features that enter the last weights of one network."""
     _check_fit(net, x)
     program, last = net.program, len(net.program.nodes) - 1
     if not isinstance(program.nodes[last], Draw):

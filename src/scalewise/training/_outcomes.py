@@ -287,21 +287,16 @@ def _next(name: str, equation: str, meaning: str, symbol: str = "") -> Outcome:
     )
 
 
-def _half(row: Outcome, meaning: str) -> Outcome:
-    """The coefficient of n^(-1/2), where training moves neurons over kinks."""
-    name, symbol = row.corrects or row.name, row.symbol.removesuffix("^{1}")
+def _half(row: Outcome) -> Outcome:
+    """The coefficient of n^(-1/2), where training moves neurons over kinks, from the row of that of 1/n."""
+    meaning = row.meaning.replace("1/n", "n^(-1/2)", 1).removesuffix(".")
     return replace(
         row,
-        name=f"{name}_half",
-        symbol=f"{symbol}^{{1/2}}",
+        name=f"{row.corrects}_half",
+        symbol=f"{row.symbol.removesuffix('^{1}')}^{{1/2}}",
         equation="derived",
-        order=1,
         power=0.5,
-        meaning=f"Coefficient of n^(-1/2) of {meaning}, where training moves neurons over kinks.",
-        over=row.at_width or row.over,
-        at_width=(),
-        corrects=name,
-        spread=False,
+        meaning=f"{meaning}, where training moves neurons over kinks.",
     )
 
 
@@ -398,17 +393,7 @@ _BEHIND = (
         in_time=False,
     ),
 )
-_OVER_KINKS = (
-    _half(_LED["output_mean"], "the mean output on test samples"),
-    _half(_LED["output_covariance"], "the covariance between test samples and between outputs"),
-    _half(_LED["variance"], "the variance of each output on test samples"),
-    _half(_LED["test_loss"], "the expected half square of the error of each test sample"),
-    _half(_LED["train_mean"], "the mean output on the training samples"),
-    _half(_LED["train_variance"], "the variance of each output on the training samples"),
-    _half(_LED["train_loss"], "the expected half square of the error of each training sample"),
-    _half(
-        next(row for row in _BEHIND if row.name == "ntk_change_nlo"),
-        "the change of the mean NTK by training; training samples, then tests",
-    ),
-)
+_KNOWN_OVER_KINKS = ("output_mean", "output_covariance", "variance", "test_loss")
+_KNOWN_OVER_KINKS += ("train_mean", "train_variance", "train_loss", "ntk_change")
+_OVER_KINKS = tuple(_half(row) for row in _BEHIND if row.corrects in _KNOWN_OVER_KINKS)
 OUTCOMES: dict[str, Outcome] = {row.name: row for row in (*_LEADING, *_BEHIND, *_OVER_KINKS)}

@@ -22,7 +22,7 @@ REMEDY = "give `noise_variance`"  # of a singular kernel
 
 
 class _Conditioned(Algorithm):
-    """What all that condition a Gaussian process on the targets share; the covariance keeps $1-hg$ once."""
+    """A Gaussian process, conditioned on the targets; the covariance keeps $1-hg$ once."""
 
     learns_with: ClassVar[str] = "kernel"
     is_posterior: ClassVar[bool] = True
@@ -83,7 +83,7 @@ class LastLayer(_Conditioned):
     noise_variance: float = field(default=0.0, init=False, repr=False)
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
-        r"""What tensors of order 1/n are weighed with: as of gradient flow to the end.
+        r"""Weights of the tensors of order 1/n: as of gradient flow to the end.
 
         Args:
             h: Eigenvalues of $\tilde K$, all above 0.

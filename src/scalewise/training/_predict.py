@@ -21,7 +21,8 @@ from scalewise.training._given import predict_linearised
 from scalewise.training._iterative import too_many
 from scalewise.training._leading import conditioned, decomposed, is_one_factorisation, iterated
 from scalewise.training._one_network import GivenWeights, tangents_of
-from scalewise.training._routes import Call
+from scalewise.training._routes import Prediction
+from scalewise.training._selection import refusal
 from scalewise.training._task import check_asked
 from scalewise.training.losses._predict import predicted
 
@@ -43,7 +44,7 @@ def predict_training(
     draws: Count = 512,
     seed: Index = 0,
 ) -> xr.Dataset:
-    r"""What networks will have learned: their mean, their spread, their errors, to order 1/n if asked for.
+    r"""Predict trained networks: their mean, their spread and their errors, to order 1/n if asked for.
 
     $$m_{i;\dot\beta}=\sum R_{\dot\beta\tilde\alpha}y_{i;\tilde\alpha},\qquad
       {\rm Cov}=K-RK-KR^T+RKR^T,\qquad R=\Theta_{\mathcal{BA}}\,g(\tilde\Theta),$$
@@ -129,10 +130,10 @@ def predict_training(
         times=times,
         accuracy=accuracy,
     )
-    return answered(Call(asked, observables, weights=weights, draws=draws, seed=seed))
+    return answered(Prediction(asked, observables, weights=weights, draws=draws, seed=seed))
 
 
-class Way(NamedTuple):
+class LeadingRoute(NamedTuple):
     """A way to all outcomes of a call at leading order, with coefficients of 1/n where these are wanted.
 
     Args:
@@ -142,11 +143,11 @@ class Way(NamedTuple):
     """
 
     name: str
-    applies: Callable[[Call], bool]
-    run: Callable[[Call], xr.Dataset]
+    applies: Callable[[Prediction], bool]
+    run: Callable[[Prediction], xr.Dataset]
 
 
-def answered(call: Call) -> xr.Dataset:
+def answered(call: Prediction) -> xr.Dataset:
     """The answer to a call, by the first way that applies.
 
     Args:
@@ -162,10 +163,28 @@ def answered(call: Call) -> xr.Dataset:
             "`accuracy` is that of means over networks, whose expectations are found step by step. One given "
             "network is found to rounding, and of another loss than 'mse' `draws` decides; leave `accuracy` out."
         )
-    return next(way for way in WAYS if way.applies(call)).run(call)
+    return next(route for route in LEADING if route.applies(call)).run(call)
 
 
-def _of_one(call: Call) -> xr.Dataset:
+def with_order_one(
+    asked: Asked, leading: Sequence[str], first: Sequence[str]
+) -> tuple[xr.Dataset, str]:
+    """Outcomes with some coefficients of 1/n if all of these can be had; otherwise a sentence that says why not.
+
+    Args:
+        asked: The request.
+        leading: Outcomes of leading order.
+        first: Coefficients of 1/n.
+    """
+    call = Prediction(asked, [*leading, *first], lenient=True)
+    if why := refusal(call.choice.left_out):
+        return answered(Prediction(asked, list(leading))), why
+    found = answered(call)
+    left_out = zip(found.attrs["left_out"], found.attrs["left_out_because"], strict=True)
+    return found, refusal(dict(left_out))
+
+
+def _of_one(call: Prediction) -> xr.Dataset:
     """One given network."""
     asked, weights = call.asked, call.weights
     if not asked.algorithm.descends:
@@ -182,10 +201,10 @@ def _of_one(call: Call) -> xr.Dataset:
     return found.assign_attrs(net.attributes())
 
 
-WAYS = (
-    Way("one network is given", lambda call: call.weights is not None, _of_one),
-    Way("another loss", lambda call: call.asked.task.loss != known_loss("mse"), predicted),
-    Way("too many samples to factorise", lambda call: too_many(call.asked), iterated),
-    Way("a posterior without its spectrum", is_one_factorisation, conditioned),
-    Way("one eigendecomposition", lambda call: True, decomposed),
+LEADING = (
+    LeadingRoute("one network is given", lambda call: call.weights is not None, _of_one),
+    LeadingRoute("another loss", lambda call: call.asked.task.loss != known_loss("mse"), predicted),
+    LeadingRoute("too many samples to factorise", lambda call: too_many(call.asked), iterated),
+    LeadingRoute("a posterior without its spectrum", is_one_factorisation, conditioned),
+    LeadingRoute("one eigendecomposition", lambda call: True, decomposed),
 )

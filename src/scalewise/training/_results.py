@@ -11,6 +11,7 @@ from jaxtyping import Float
 from scalewise._labelled import dataset, variable
 from scalewise._version import __version__
 from scalewise.networks.spi import digest_of
+from scalewise.training._algorithm import described
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._expansion import VARIANCES, warn_of_signs
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
@@ -121,9 +122,9 @@ def of_numerics(
         h: Its eigenvalues, if they are known.
     """
     algorithm, targets = asked.algorithm, asked.task.targets.size
-    rates = {} if h is None else algorithm.rates(h, targets=targets)
+    pace = None if h is None else algorithm.pace(h, targets=targets)
     return {
-        **rates,
+        **(pace._asdict() if pace else {}),
         "condition": condition,
         "rank": rank,
         "kernel_error": tell_of_kernel_error(growth, drawn=bool(asked.net.program.estimated)),
@@ -137,7 +138,7 @@ def _attributes(
     return {
         "kind": "training theory",
         **asked.net.attributes(),
-        **asked.algorithm.described(),
+        **described(asked.algorithm),
         **numerics,
         "jitter": 0.0,
         "noise_variance": asked.algorithm.noise_variance,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Route:
     knows: Callable[[Algorithm], bool]
     outcomes: frozenset[str]
     obstacle: Callable[[Asked, str], str]
-    run: Callable[[Kernels, Sequence[str]], Found]
+    run: Callable[[SampleKernels, Sequence[str]], Found]
     kinds: tuple[str, ...] = ("kernel", "ntk")
     tests: Callable[[Asked, Sequence[str]], int] = all_tests
 
@@ -64,4 +64,4 @@ class Route:
             names: Outcomes that are wanted.
         """
         size = max(self.tests(asked, names), 1)
-        return self.run(Kernels(asked, self.kinds, deep=True, size=size), names)
+        return self.run(SampleKernels(asked, self.kinds, deep=True, size=size), names)

@@ -10,7 +10,7 @@ from typing import Any
 from scalewise.training._asked import Asked
 from scalewise.training._cholesky import Factored, factored
 from scalewise.training._expansion import reached, warn_of_size
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._one_network import GivenWeights
 from scalewise.training._outcomes import OUTCOMES, Outcome
 from scalewise.training._route import Found, Route
@@ -48,7 +48,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class Prediction:
     """One prediction of training by squared errors or others: its request, and what is made of it once.
 
     Args:
@@ -90,7 +90,7 @@ class Call:
         return found
 
     @cached_property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> SampleKernels:
         """Kernels of the samples, as the leading order and all routes of the choice take them together."""
         asked, by_route = self.asked, self.choice.by_route
         routes = [route for route in ROUTES if route.name in by_route]
@@ -98,7 +98,7 @@ class Call:
         if "output_covariance" in self.choice.names:
             sizes.append(max(len(asked.tests), 1))
         kinds = tuple(kind for route in routes for kind in route.kinds)
-        return Kernels(asked, kinds, deep=bool(routes), size=max(sizes, default=0))
+        return SampleKernels(asked, kinds, deep=bool(routes), size=max(sizes, default=0))
 
     @cached_property
     def factor(self) -> Factored | None:
@@ -140,7 +140,7 @@ def chosen(names: Sequence[str] | str | None, asked: Asked, *, lenient: bool = F
     )
 
 
-def beyond(call: Call) -> tuple[Found, dict[str, str]]:
+def beyond(call: Prediction) -> tuple[Found, dict[str, str]]:
     """The coefficients of 1/n that a call computes, of all routes together, and why some are left out after all.
 
     An outcome that only the kernels show to be out of reach is refused where it was named, and left out of all.

@@ -65,7 +65,7 @@ class Group(NamedTuple):
 def groups(
     kept: Sequence[Kept], samples: int, reads: int, *, memory: int, mean: bool
 ) -> list[Group]:
-    """What is in memory together, in turn.
+    """Groups of rows that are in memory together, in turn.
 
     Args:
         kept: Of every tensor.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 from scalewise._words import refuse_name
@@ -49,14 +49,19 @@ def selected(
     return [name for name in whys if name not in left_out], left_out
 
 
-def refusal(name: str, why: str) -> str:
-    """The sentence that refuses an outcome that was named.
+def refusal(left_out: Mapping[str, str]) -> str:
+    """The sentence that refuses the first outcome that is left out; empty if there is none.
 
     Args:
-        name: Of the outcome.
-        why: A clause.
+        left_out: Of each outcome the clause that says why it cannot be had.
     """
-    return f"`observables` cannot hold {name!r} here, because {why}."
+    return next(
+        (
+            f"`observables` cannot hold {name!r} here, because {why}."
+            for name, why in left_out.items()
+        ),
+        "",
+    )
 
 
 def refuse_outcome(name: str, why: str) -> NoReturn:
@@ -66,4 +71,4 @@ def refuse_outcome(name: str, why: str) -> NoReturn:
         name: Of the outcome.
         why: A clause.
     """
-    raise ValueError(refusal(name, why))
+    raise ValueError(refusal({name: why}))

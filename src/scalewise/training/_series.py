@@ -44,7 +44,7 @@ class Series(NDArrayOperatorsMixin):
         raise AttributeError(name)
 
     def max(self, **named: Any) -> np.ndarray:
-        """Of order 0, to be subtracted before an exponential."""
+        """The largest entry of order 0, to be subtracted before an exponential."""
         return self.terms[0].max(**named)
 
     def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> Series:
@@ -88,7 +88,7 @@ def _as_terms(inputs: Sequence[Any]) -> list[list[Any]]:
 
 
 def _product(times: Callable[..., Any], factors: Sequence[Any]) -> Series:
-    """Of one series or two, whatever `times` is linear in."""
+    """The product of series, by whatever `times` is linear in each of them."""
     several = [k for k, a in enumerate(factors) if isinstance(a, Series)]
     terms: list[Any] = [None] * len(factors[several[0]].terms)
     for orders in itertools.product(range(len(terms)), repeat=len(several)):

@@ -15,9 +15,11 @@ from scalewise.networks import MLP, Network
 from scalewise.networks.spi import AnyNetwork, AnyPerceptron
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm, Bayes
+from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithms import Bayes
+from scalewise.training._asked import Asked
 from scalewise.training._expansion import without_warning
-from scalewise.training._predict import predict_training
+from scalewise.training._predict import predict_training, with_order_one
 from scalewise.training._sample_kernels import between
 from scalewise.training.width._tensors import shared_tensors
 
@@ -30,7 +32,7 @@ Algorithms = Annotated[
 
 @checked
 def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms) -> xr.Dataset:
-    """What each of several algorithms would make of the same network and task.
+    """Compare what several algorithms make of the same network and task.
 
     Args:
         net: The network.
@@ -54,14 +56,9 @@ def algorithms_side_by_side(net: AnyNetwork, task: Task, algorithms: Algorithms)
 
 
 def _row(net: Network, task: Task, algorithm: Algorithm) -> dict[str, object]:
-    """Of one algorithm."""
-    why_not = ""
-    try:
-        with without_warning():  # the table tells where the expansion ends
-            found = predict_training(net, task, algorithm, observables=[*_LEADING, *_NLO])
-    except ValueError as refused:
-        found = predict_training(net, task, algorithm, observables=list(_LEADING))
-        why_not = str(refused)
+    """The numbers of one algorithm."""
+    with without_warning():  # the table tells where the expansion ends
+        found, why_not = with_order_one(Asked(net, task, algorithm), list(_LEADING), list(_NLO))
     return {
         "squared_bias": float((found.bias**2).sum("output").mean()),
         "variance": task.targets.shape[1] * float(found.variance.mean()),

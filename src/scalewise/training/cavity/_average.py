@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from scalewise.training.cavity._rest import Course, Neuron, Rest, trained
+from scalewise.training.cavity._rest import FlowPieces, Neuron, Rest, trained
 from scalewise.training.cavity._series import Series
 
 CHUNK = 512  # draws at a time: the arrays of one step stay in the cache
 Point = tuple[float, np.ndarray]
+Means = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,26 +45,13 @@ class Law:
     outputs: int
 
 
-class Moments(NamedTuple):
-    r"""Means over draws of one scramble.
-
-    Args:
-        first: $E[F_0]$, (sample, output).
-        first_nlo: $E[F_4-\frac12F_{22}]$.
-        second: $E[F_0F_0]$, (sample, output, sample, output).
-        second_nlo: The same of products: $E[(FF)_4-\frac12(FF)_{22}]$.
-    """
-
-    first: np.ndarray
-    first_nlo: np.ndarray
-    second: np.ndarray
-    second_nlo: np.ndarray
-
-
 def moments_of_scrambles(
-    rest: Rest, course: Course, law: Law, *, draws: int, scrambles: int, seed: int
-) -> Iterator[Moments]:
-    """Moments of trained outputs, one after the other from independent scrambles.
+    rest: Rest, course: FlowPieces, law: Law, *, draws: int, scrambles: int, seed: int
+) -> Iterator[Means]:
+    r"""Means over draws of trained outputs, one after the other from independent scrambles.
+
+    $E[F_0]$ and $E[F_4-\frac12F_{22}]$, (sample, output), then $E[F_0F_0]$ and $E[(FF)_4-\frac12(FF)_{22}]$,
+    (sample, output, sample, output).
 
     Args:
         rest: The infinitely wide network.
@@ -86,7 +73,8 @@ def moments_of_scrambles(
             total = parts if total is None else [t + p for t, p in zip(total, parts, strict=True)]
             weight += share
         assert total is not None
-        yield Moments(*(t / weight for t in total))
+        first, first_nlo, second, second_nlo = (t / weight for t in total)
+        yield first, first_nlo, second, second_nlo
 
 
 def _drawn(law: Law, draws: int, stream: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -110,8 +98,8 @@ def _root(K: np.ndarray) -> np.ndarray:
 
 
 def _moments(
-    rest: Rest, course: Course, law: Law, z: tuple[np.ndarray, np.ndarray], outputs: np.ndarray
-) -> Moments:
+    rest: Rest, course: FlowPieces, law: Law, z: tuple[np.ndarray, np.ndarray], outputs: np.ndarray
+) -> Means:
     size, first, second = np.sqrt(law.C_W), 0.0, 0.0
     one: list[np.ndarray] = []
     for weight, a in _of_degree_5(law.outputs):
@@ -124,7 +112,7 @@ def _moments(
         F = trained(rest, course, outputs, pair, (2, 2))
         first = first - weight * weight_1 / 2 * _mean(F, (2, 2))
         second = second - weight * weight_1 / 2 * _square(F, (2, 2))
-    return Moments(one[0], np.asarray(first), one[1], np.asarray(second))
+    return one[0], np.asarray(first), one[1], np.asarray(second)
 
 
 def _mean(F: Series, at: tuple[int, int]) -> np.ndarray:
@@ -132,7 +120,7 @@ def _mean(F: Series, at: tuple[int, int]) -> np.ndarray:
 
 
 def _square(F: Series, at: tuple[int, int]) -> np.ndarray:
-    """Of the product of outputs with outputs, the mean of one coefficient."""
+    """Mean of one coefficient of the product of outputs with outputs."""
     p, q = at
     flat = F.reshape(*F.shape[:3], -1)
     terms = [flat[i, j].T @ flat[p - i, q - j] for i in range(p + 1) for j in range(q + 1)]
@@ -154,5 +142,5 @@ def _of_degree_5(count: int) -> list[Point]:
 
 
 def _of_degree_3(count: int) -> list[Point]:
-    """The same for even polynomials of degree 2."""
+    """Points for even polynomials of degree 2, likewise."""
     return [(1 / count, np.sqrt(float(count)) * e) for e in np.eye(count)]

@@ -14,12 +14,12 @@ from scalewise._labelled import dataset
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.tasks.spi import known_loss
-from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithm import Algorithm, settled
 from scalewise.training._motions import ByFlow, ByNewton
 from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
-from scalewise.training.cavity._average import Law, Moments, moments_of_scrambles
-from scalewise.training.cavity._rest import Course, Rest
+from scalewise.training.cavity._average import Law, Means, moments_of_scrambles
+from scalewise.training.cavity._rest import FlowPieces, Rest
 
 PowerOfTwo = Annotated[int, Must("a power of two", lambda n: n > 0 and not n & (n - 1))]
 LEFT = 1e-6  # of an error, where training to the end may stop
@@ -139,22 +139,22 @@ def cavity_obstacle(net: Network, task: Task, algorithm: Algorithm) -> str:
     return ""
 
 
-def _course(task: Task, algorithm: Algorithm, h: np.ndarray) -> Course:
+def _course(task: Task, algorithm: Algorithm, h: np.ndarray) -> FlowPieces:
     """Steps of the sum of the losses, as many as it takes where training goes to its end."""
-    motion = algorithm.settled(h, targets=task.targets.size).motion(h, targets=task.targets.size)
+    motion = settled(algorithm, h, targets=task.targets.size).motion(h, targets=task.targets.size)
     assert not isinstance(motion, ByNewton), "it is no heavy ball"
     if isinstance(motion, ByFlow):
         time = -math.log(LEFT) / h[0] if algorithm.ends else motion.time
         pieces = max(math.ceil(time * h[-1] / PIECE), 1)
-        return Course((time / pieces,) * pieces, flows=True)
+        return FlowPieces((time / pieces,) * pieces, flows=True)
     steps = motion.count
     if steps is None:
         slowest = max(np.abs(1 - motion.rates[0] * h).max(), motion.momentum**0.5)
         steps = math.ceil(math.log(LEFT) / math.log(slowest))
-    return Course(tuple(motion.rate(step) for step in range(steps)), motion.momentum)
+    return FlowPieces(tuple(motion.rate(step) for step in range(steps)), motion.momentum)
 
 
-def _dataset(parts: list[Moments], count: int) -> xr.Dataset:
+def _dataset(parts: list[Means], count: int) -> xr.Dataset:
     first, first_nlo, second, second_nlo = (np.array(part) for part in zip(*parts, strict=True))
     mean = first.mean(axis=0)
     # The product of the means, with the mean over all scrambles: no bias of their number.

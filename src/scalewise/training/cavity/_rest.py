@@ -34,7 +34,7 @@ OnTrain = Float[np.ndarray, "sample train"]
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    r"""What an infinitely wide network is to a neuron of its last hidden layer.
+    r"""An infinitely wide network, as a neuron of its last hidden layer sees it.
 
     Args:
         task: Its training samples, targets and loss; samples everywhere are the training samples, then the tests.
@@ -64,7 +64,7 @@ class Neuron(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Course:
+class FlowPieces:
     """Steps of a training.
 
     Args:
@@ -85,7 +85,7 @@ State = list[
 
 def trained(
     rest: Rest,
-    course: Course,
+    course: FlowPieces,
     outputs: Float[np.ndarray, "draw sample output"],
     neurons: tuple[Neuron, ...],
     orders: tuple[int, int],
@@ -155,7 +155,7 @@ class _Samples:
         return found, moved, weights
 
     def push(self, sums: State) -> State:
-        """What is summed over time: errors, and what drives each neuron."""
+        """The integrands over time: errors, and what drives each neuron."""
         orders = sums[0].shape[0] - 1, sums[0].shape[1] - 1
         found, moved, weights = self.outputs(sums)
         task = self.rest.task

@@ -17,7 +17,7 @@ from scalewise.training.dynamics._newton import tuned_newton_tensor as tuned_new
 from scalewise.training.dynamics._newton import two_step_outputs as two_step_outputs
 from scalewise.training.dynamics._state import NetworkState as NetworkState
 from scalewise.training.dynamics._state import Targets as Targets
-from scalewise.training.dynamics._trained import Projectors as Projectors
+from scalewise.training.dynamics._trained import TensorWeights as TensorWeights
 from scalewise.training.dynamics._trained import force_sum as force_sum
 from scalewise.training.dynamics._trained import trained_ntk as trained_ntk
 from scalewise.training.dynamics._trained import trained_outputs as trained_outputs

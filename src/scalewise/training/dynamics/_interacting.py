@@ -67,7 +67,7 @@ def damping_force(free: FreeTheory, t: int) -> Float[np.ndarray, " point"]:
 
 
 def interacting_outputs(free: FreeTheory, t: int) -> Float[np.ndarray, " point"]:
-    r"""What interaction adds to the outputs.
+    r"""Outputs that interaction adds to those of the free theory.
 
     $$z^I_\delta(t)=\eta\sum_{s<t}[\mathbb F_\delta-\widehat H\widehat H^{-1}\mathbb F](s)
       +\widehat H\widehat H^{-1}z^I_{\mathcal A}(t),\qquad

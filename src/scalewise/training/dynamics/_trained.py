@@ -15,8 +15,8 @@ Points = Float[np.ndarray, " point"]
 
 
 @runtime_checkable
-class Projectors(Protocol):
-    r"""What an algorithm weighs tensors with, in eigendirections of the NTK of the training points.
+class TensorWeights(Protocol):
+    r"""Weights of the tensors by an algorithm, in eigendirections of the NTK of the training points.
 
     Args:
         gain: $g$, $1/h$ for who trains to the end.
@@ -44,7 +44,7 @@ class Projectors(Protocol):
     def IIB(self) -> np.ndarray: ...
 
 
-Algorithm = Callable[[Float[np.ndarray, " direction"]], Projectors]
+Algorithm = Callable[[Float[np.ndarray, " direction"]], TensorWeights]
 
 
 def trained_outputs(state: NetworkState, targets: np.ndarray, algorithm: Algorithm) -> Points:
@@ -75,7 +75,7 @@ def trained_outputs(state: NetworkState, targets: np.ndarray, algorithm: Algorit
 
 
 def force_sum(state: NetworkState, targets: np.ndarray, algorithm: Algorithm) -> Points:
-    r"""What dNTK and ddNTKs add to outputs over the whole training, before the training points are pulled back.
+    r"""The change of outputs by dNTK and ddNTKs over the whole training, before training points are pulled back.
 
     $$\begin{aligned}F_\delta={}&\widehat{dH}_{1\delta2}Z_Aee+\widehat{dH}_{\delta12}Z_Bee
       +\widehat{dd_IH}_{1\delta23}Z_{IA}eee+\widehat{dd_IH}_{\delta123}Z_{IB}eee\\
@@ -140,7 +140,7 @@ def trained_ntk(
 
 def _parts(
     state: NetworkState, targets: np.ndarray, algorithm: Algorithm
-) -> tuple[np.ndarray, np.ndarray, tuple[Spectrum, Projectors]]:
+) -> tuple[np.ndarray, np.ndarray, tuple[Spectrum, TensorWeights]]:
     """The error, H(all, train) times the inverse, and eigendirections with the projectors."""
     error, A = error_of(state, targets), slice(len(targets))
     modes = regular(state.ntk[A, A], "NTK of the training points")

@@ -31,7 +31,7 @@ from scalewise.nets._sampler import (
 )
 from scalewise.networks import Network
 from scalewise.tasks import Task
-from scalewise.training._algorithms import Algorithm
+from scalewise.training._algorithm import Algorithm
 from scalewise.training.ensembles._reading import Reading, upper
 
 STREAM = 5
@@ -47,7 +47,7 @@ def conditioned_ensemble(
     weighted: bool,
     dtype: str,
 ) -> tuple[Reading, Ensemble, float]:
-    """What is drawn at one set of widths, and the log evidence from which weights are counted.
+    """The ensemble of one set of widths, and the log evidence from which weights are counted.
 
     Args:
         net: The network.
@@ -61,7 +61,7 @@ def conditioned_ensemble(
     mean, _, evidence = _conditioned(metric[None], task.targets, algorithm.noise_variance, dtype)
     R = np.zeros((len(metric), count))
     reading, level = Reading(task, R, mean[0]), float(evidence[0])
-    group = _Group(net, task, algorithm.noise_variance, reading, level, weighted, dtype)
+    group = _HiddenLayers(net, task, algorithm.noise_variance, reading, level, weighted, dtype)
     names = [*reading.names, "spread"]
     if weighted:
         names = [*names, *(f"{name}~" for name in names), "weight", "weight~"]
@@ -77,7 +77,7 @@ def conditioned_ensemble(
 
 
 @dataclass(frozen=True)
-class _Group:
+class _HiddenLayers:
     """Hidden layers of one shape."""
 
     net: Network
@@ -89,7 +89,7 @@ class _Group:
     dtype: str
 
     def draw(self, keys: np.ndarray) -> dict[str, np.ndarray]:
-        """What each network says, times its weight and the square of it where it has one."""
+        """Readings of each network, times its weight and the square of it where it has one."""
         mean, spread, evidence = _conditioned(
             self._metrics(keys), self.task.targets, self.noise_variance, self.dtype
         )

@@ -46,7 +46,7 @@ STREAM = 4  # of random numbers; `nets` has those below
 
 @dataclass(frozen=True)
 class Pilot:
-    r"""What some networks that take no part in the ensemble say before it is drawn.
+    r"""Readings of some networks that take no part in the ensemble, taken before it is drawn.
 
     Args:
         metric: Mean $\widehat G$ of the outputs.
@@ -96,7 +96,7 @@ def trained_ensembles(
     dtype: str,
     changes: bool,
 ) -> tuple[Reading, list[tuple[Ensemble, int]]]:
-    """What is drawn at one set of widths: each ensemble, and how many networks it has for one that is asked for.
+    """Ensembles of one set of widths, each with its number of networks for one that is asked for.
 
     Args:
         net: The network.
@@ -111,7 +111,7 @@ def trained_ensembles(
     count = len(task.inputs)
     R = _mean_response(curriculum, known, count)
     reading = Reading(task, R, (R @ task.targets).T)
-    group = _Group(net, task, algorithm, curriculum, reading, control, dtype, changes)
+    group = _Networks(net, task, algorithm, curriculum, reading, control, dtype, changes)
     parts = [*reading.names, "spread", *["ntk_change"][: int(changes)]]
     told = [*parts, LOST, "off"]
     samples = len(task.all_inputs)
@@ -143,7 +143,7 @@ def _mean_response(
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Networks:
     """Networks of one shape, and what is done to them."""
 
     net: Network
@@ -175,7 +175,7 @@ class _Group:
         return found | {LOST: failed.astype(float), "off": off[:, None]}
 
     def untrained(self, keys: np.ndarray) -> dict[str, np.ndarray]:
-        """What the linear control says of networks that nobody trains, less what the free one knows."""
+        """Readings of the linear control on networks that nobody trains, less those of the free one."""
         start = self._started(keys, ntk=True)
         linear, mean = self._linear(start)
         zeta, spread = self._free(start)

@@ -34,7 +34,7 @@ class Source(ABC):
 
     @abstractmethod
     def covariance_of_mean(self) -> np.ndarray:
-        """Of the mean outputs, (pair)."""
+        """Covariance of the mean outputs, (pair)."""
 
     @abstractmethod
     def numbers(self) -> dict[str, int | float]:
@@ -82,7 +82,7 @@ class Means(Source):
         return {"failed_networks": int(failed), "flow_error": float(off.mean()[0])}
 
     def complaints(self) -> list[str]:
-        """What became of networks that failed."""
+        """Sentences on networks that failed."""
         if LOST not in self.terms[0]:
             return []
         total = self.terms[0][LOST].count

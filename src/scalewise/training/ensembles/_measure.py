@@ -23,7 +23,7 @@ from scalewise.networks import Network
 from scalewise.networks.spi import AnyNetwork, check_inputs, digest_of
 from scalewise.sweeps.spi import Reporter, kept, opened
 from scalewise.tasks import Task
-from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithm import Algorithm, described, settled
 from scalewise.training._algorithms import GradientFlow
 from scalewise.training._asked import Asked
 from scalewise.training._moved_kinks import HALF, moved
@@ -138,14 +138,13 @@ def measure_training(
         raise ValueError("`observables` must name something to measure; got none.")
     shapes = (net,) if widths is None else check_widths(net, widths)
     pilots = [pilot(shape, task, seed=seed, dtype=dtype) for shape in shapes]
-    settled = {"targets": task.targets.size}
-    taken = algorithm.settled(pilots[-1].h, **settled)
-    rates = algorithm.rates(pilots[-1].h, **settled)
+    taken = settled(algorithm, pilots[-1].h, targets=task.targets.size)
+    pace = algorithm.pace(pilots[-1].h, targets=task.targets.size)
     attributes = {
         "kind": "training ensemble",
         **net.attributes(),
-        **algorithm.described(),
-        **{name: rates[name] for name in ("rate",) if name in rates},
+        **described(algorithm),
+        **({} if pace is None else {"rate": pace.rate}),
         "networks": networks,
         "seed": seed,
         "dtype": dtype,
@@ -185,7 +184,7 @@ def measure_training(
 
 
 class _Plan(NamedTuple):
-    """What is drawn at one set of widths, how often, and how its sums are read."""
+    """Ensembles of one set of widths, how often each is drawn, and how their sums are read."""
 
     reading: Reading
     ensembles: list[tuple[Ensemble, int]]
@@ -245,7 +244,7 @@ def _plan(
     dtype: str,
     changes: bool,
 ) -> _Plan:
-    """Of one set of widths."""
+    """The plan of one set of widths."""
     if not algorithm.trains_hidden:
         weighted = algorithm.has_evidence
         reading, ensemble, level = conditioned_ensemble(
@@ -278,7 +277,7 @@ def _status(shapes: Sequence[Network], sources: Sequence[Source]) -> dict[str, o
 
 
 def _powers(widths: Sequence[int] | None, power: float) -> dict[str, Any]:
-    """What a result says of its extrapolation, and in which powers of 1/n it is where these are not whole."""
+    """Attributes on the extrapolation, and on powers of 1/n where these are not whole."""
     most = _DEGREES[power]
     found: dict[str, Any] = extrapolation(widths, most)
     if widths is not None and power != 1:

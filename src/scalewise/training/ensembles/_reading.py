@@ -28,7 +28,7 @@ Parts = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Reading:
-    r"""What is read off each network.
+    r"""The quantities that are read off each network.
 
     Args:
         task: Training samples come first among all samples.
@@ -42,7 +42,7 @@ class Reading:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What `of` gives."""
+        """Names of the quantities that `of` gives."""
         tests = self.task.test_inputs
         z = np.zeros((1, self.task.targets.shape[1], len(self.task.inputs) + len(tests)))
         return tuple(self.of(z))
@@ -87,7 +87,7 @@ class Reading:
         spread: Float[np.ndarray, "network joint joint"],
         mean: Outputs | None = None,
     ) -> Parts:
-        r"""The same of $\bar z+\zeta$, less its mean over the last weights: on average 0.
+        r"""The quantities of $\bar z+\zeta$, less their mean over the last weights: on average 0.
 
         Args:
             linear: $\zeta$ in all that is linear in it; any response $R$ that the sign of the last weights does not

@@ -22,7 +22,7 @@ Outputs = Float[np.ndarray, "network output sample"]
 
 
 class Start(NamedTuple):
-    r"""What is known of each network of a batch before training.
+    r"""Each network of a batch before training.
 
     Args:
         parameters: (network, parameter), each layer's weights before its biases.
@@ -60,7 +60,7 @@ def draw(net: Network, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple
 
 
 def look(net: Network, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:
-    """What there is to know of each network.
+    """Parameters, outputs and NTKs of each network before training.
 
     Args:
         net: Its shape and hyperparameters.

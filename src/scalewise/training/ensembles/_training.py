@@ -43,7 +43,7 @@ LOCAL = 0.05  # of that: what a step of a flow may be off by
 
 
 class Shape(NamedTuple):
-    """What programs are compiled for.
+    """The key by which programs are compiled.
 
     Args:
         own: The network, its parameters in a row.
@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """What is taught, and how far.
+    """The task of a training, and how far it goes.
 
     Args:
         net: Shape and hyperparameters.
@@ -74,7 +74,7 @@ class Lesson:
 
     @property
     def shape(self) -> Shape:
-        """What its program is compiled for."""
+        """The key by which its program is compiled."""
         return Shape(packed(self.net), self.ridge > 0)
 
     @property

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from scalewise.networks import Network
 from scalewise.tasks import Task
-from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithm import Algorithm, settled
 from scalewise.training._filters import after_flow
 from scalewise.training._motions import ByFlow, ByNewton, Motion
 from scalewise.training.ensembles._newton import NewtonProgram
@@ -70,7 +70,7 @@ def plan(
     """
     targets, ridge, noise = task.targets.size, algorithm.diagonal, algorithm.noise_variance
     x, ends = task.inputs.astype(dtype), algorithm.ends
-    motion = algorithm.settled(h, targets=targets).motion(h, targets=targets)
+    motion = settled(algorithm, h, targets=targets).motion(h, targets=targets)
     lesson = Lesson(net, x, ridge, scale, ends)
     program = _program(motion, lesson, h)
 

@@ -115,7 +115,7 @@ def kernel_machine(
     *,
     ridge: NotNegative = 0.0,
 ) -> Float[np.ndarray, "test output"]:
-    r"""What a linear model predicts, without its weights, $k_{\dot\beta\tilde\alpha}(\tilde k+2a)^{-1}y$.
+    r"""Prediction of a linear model without its weights, $k_{\dot\beta\tilde\alpha}(\tilde k+2a)^{-1}y$.
 
     Args:
         kernel: $\tilde k$ of the training samples.

@@ -26,7 +26,7 @@ Kernel = Annotated[Any, Float[np.ndarray, "a b"]]
 
 @readable
 class Step(NamedTuple):
-    """What is added to parameters, or what they are afterwards: `weights` and `biases`, as the network has them."""
+    """An addition to parameters, or the parameters after it: `weights` and `biases`, as the network has them."""
 
     weights: tuple[Float[np.ndarray, "*weights"], ...]
     biases: tuple[Float[np.ndarray, "*biases"], ...]

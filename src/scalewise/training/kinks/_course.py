@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training._algorithm import Algorithm
+from scalewise.training._algorithm import Algorithm, settled
 from scalewise.training._motions import ByDescent, ByFlow, ByNewton
 from scalewise.training.width._course import OutOfRoom
 
@@ -118,7 +118,7 @@ def course_of(
     Raises:
         OutOfRoom: If there are too many steps that must be taken one by one.
     """
-    motion = algorithm.settled(h, targets=targets).motion(h, targets=targets)
+    motion = settled(algorithm, h, targets=targets).motion(h, targets=targets)
     assert not isinstance(motion, ByNewton), "it is no heavy ball"
     own = float(algorithm.stops()[0])
     ends = np.array([own if t is None else float(t) for t in times]) / algorithm.unit(targets)

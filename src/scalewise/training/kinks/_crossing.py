@@ -58,7 +58,7 @@ class Kink:
 
     @property
     def jump(self) -> float:
-        """Of the slope."""
+        """Jump of the slope."""
         return self.right - self.left
 
     def reach(

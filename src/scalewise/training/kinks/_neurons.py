@@ -102,7 +102,7 @@ class Hidden:
 
     @cached_property
     def known(self) -> Float[np.ndarray, "train test"]:
-        """What preactivations of training inputs tell of those of tests."""
+        """Regression of preactivations of tests on those of training inputs."""
         n = self.count
         return np.linalg.pinv(self.K[:n, :n], rcond=_PINV, hermitian=True) @ self.K[:n, n:]
 
@@ -161,7 +161,7 @@ class Kinked:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    r"""What is known at infinite width.
+    r"""The training at infinite width, about which order n^(-1/2) is found.
 
     Args:
         hidden: The hidden layer.
@@ -238,7 +238,7 @@ def root_of(C: Float[np.ndarray, "a a"], unit: float) -> Float[np.ndarray, "a b"
 def _of_kink(
     setting: Setting, kinked: Kinked, draws: int, stream: np.random.Generator
 ) -> list[np.ndarray]:
-    """What neurons at one kink of one training input add."""
+    """The coefficients that neurons at one kink of one training input add."""
     from scipy.stats import qmc  # here, because its import takes as long as many a prediction
 
     outputs, count = setting.y.shape
@@ -259,7 +259,7 @@ def _of_kink(
 
 
 def _of_draws(setting: Setting, kinked: Kinked, drawn: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-    """Of given initial outputs, other samples' sides, offsets of places and directions of last weights."""
+    """Coefficients of given initial outputs, other samples' sides, offsets of places and last weights."""
     (z, normal, shift, d), kink, s = drawn, kinked.kink, kinked.s
     course, U, count = setting.course, setting.U, setting.y.shape[1]
     seen = setting.hidden.Lambda[s] * kinked.slopes(normal)

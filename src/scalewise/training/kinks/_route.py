@@ -8,7 +8,7 @@ import numpy as np
 
 from scalewise.gaussian import at_least_usual
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import HALF, in_words, moved, places
 from scalewise.training._route import Found, Route
 from scalewise.training.kinks._course import course_of
@@ -61,7 +61,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return too_many_for_parameter(asked) if name == _PARAMETER else ""
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     """The outcomes that are wanted, and the small parameter if it is."""
     asked = kernels.asked
     values: Arrays = {}
@@ -113,7 +113,7 @@ def _share(values: Arrays, errors: Arrays) -> float:
     return max((float(error / size) for error, size in pairs if size), default=0.0)
 
 
-def _setting(kernels: Kernels, *, joint: bool) -> Setting:
+def _setting(kernels: SampleKernels, *, joint: bool) -> Setting:
     """The training at infinite width, on different inputs."""
     asked, square, its = kernels.asked, kernels.square(), kernels.trained
     net, task = asked.net, asked.task

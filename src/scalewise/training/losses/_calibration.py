@@ -37,7 +37,7 @@ def reliability(
     *,
     bins: Count = 10,
 ) -> Reliability:
-    """Whether probabilities of classes are what they say.
+    """Compare probabilities of classes with how often they are right.
 
     Args:
         probabilities: ``class_probability`` of a prediction at one time; of one output, of the class 1.

@@ -10,21 +10,21 @@ import xarray as xr
 from jaxtyping import Float
 
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._results import as_dataset, of_numerics
 from scalewise.training._route import Found
-from scalewise.training._routes import Call
+from scalewise.training._routes import Prediction
 from scalewise.training._selection import selected
 from scalewise.training.cavity._correction import corrected
 from scalewise.training.losses._dynamics import coefficients, finite_stops
 from scalewise.training.losses._outcomes import LOSS_OUTCOMES
-from scalewise.training.losses._prior import REPLICAS, Start, start
+from scalewise.training.losses._prior import REPLICAS, InitialOutputs, start
 
 _TWINS = 16  # outputs on test samples drawn for each network, where the whole law counts
 Outputs = Float[np.ndarray, "time draw sample output"]
 
 
-def predicted(call: Call) -> xr.Dataset:
+def predicted(call: Prediction) -> xr.Dataset:
     """The outcomes of training by any loss.
 
     Args:
@@ -49,7 +49,7 @@ def predicted(call: Call) -> xr.Dataset:
     )
     beyond = [name for name in names if LOSS_OUTCOMES[name].order]
     leading = [name for name in names if name not in beyond]
-    kernels = Kernels(asked, ("kernel", "ntk"), bool(beyond), max(len(asked.tests), 1))
+    kernels = SampleKernels(asked, ("kernel", "ntk"), bool(beyond), max(len(asked.tests), 1))
     K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
     found = by_any_loss(asked, leading, K[-1], Theta[-1], draws=call.draws, seed=call.seed)
     values, errors, attributes = found.values, found.errors, found.attributes
@@ -104,17 +104,19 @@ def by_any_loss(
     if asked.times is None:
         values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
     attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}
-    kept = ({name: part[name] for name in names} for part in (values, errors))
-    return Found(*kept, attributes=attributes)
+    values, errors = ({name: part[name] for name in names} for part in (values, errors))
+    return Found(values, errors, attributes=attributes)
 
 
 def _split(found: np.ndarray) -> np.ndarray:
-    """Of (time, draw, ...) the replicas: (replica, time, draw, ...)."""
+    """The replicas of (time, draw, ...): (replica, time, draw, ...)."""
     time, draw, *rest = found.shape
     return np.moveaxis(found.reshape(time, REPLICAS, draw // REPLICAS, *rest), 1, 0)
 
 
-def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed: int) -> Arrays:
+def _of_tests(
+    asked: Asked, names: Sequence[str], begin: InitialOutputs, g: Outputs, seed: int
+) -> Arrays:
     """Outcomes on test samples, replica by replica."""
     task, loss = asked.task, asked.task.loss
     found = {"output_mean": np.swapaxes(_split(g).mean(axis=2), -1, -2)}
@@ -146,7 +148,9 @@ def _of_tests(asked: Asked, names: Sequence[str], begin: Start, g: Outputs, seed
     return {name: value for name, value in (found | sums).items() if name in names}
 
 
-def _of_samples(asked: Asked, names: Sequence[str], begin: Start, f: Outputs, seed: int) -> Arrays:
+def _of_samples(
+    asked: Asked, names: Sequence[str], begin: InitialOutputs, f: Outputs, seed: int
+) -> Arrays:
     """Outcomes on the training samples, replica by replica."""
     off = _split(f - f.mean(axis=1, keepdims=True))
     found = {
@@ -158,7 +162,7 @@ def _of_samples(asked: Asked, names: Sequence[str], begin: Start, f: Outputs, se
 
 
 def wrong(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Whether outputs (..., sample, output) put each sample into another class than its target."""
+    """Indicator of samples that outputs (..., sample, output) put into another class than their target."""
     if y.shape[1] == 1:
         return (z[..., 0] * y[:, 0] < 0).astype(float)
     return (z.argmax(axis=-1) != y.argmax(axis=-1)).astype(float)

@@ -20,7 +20,7 @@ _SOBOL = 21_201  # dimensions that SciPy has
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialOutputs:
     """Networks before training.
 
     Args:
@@ -36,7 +36,7 @@ class Start:
 
 def start(
     K: Float[np.ndarray, "all all"], samples: int, outputs: int, draws: int, seed: int
-) -> Start:
+) -> InitialOutputs:
     """Outputs of at least `draws` networks, a power of 2 in each replica.
 
     Args:
@@ -64,4 +64,4 @@ def start(
     xi = np.concatenate(parts).reshape(-1, len(some), outputs)
     z = np.einsum("ax,mxi->mai", found.U[:, some] * root, xi, optimize=True)
     g = np.einsum("xb,mxi->mbi", w, xi, optimize=True)
-    return Start(z, g, K[samples:, samples:] - w.T @ w)
+    return InitialOutputs(z, g, K[samples:, samples:] - w.T @ w)

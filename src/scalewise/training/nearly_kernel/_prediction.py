@@ -34,7 +34,7 @@ _sum = np.einsum
 def nearly_kernel_prediction(
     kernel: Kernel, meta_kernel: MetaKernel, targets: Targets, way: Way
 ) -> Float[np.ndarray, "sample output"]:
-    r"""What a nearly-linear model predicts on all samples once it is trained.
+    r"""Prediction of a nearly-linear model on all samples once it is trained.
 
     $$z(x_\delta)=k_{\delta\cdot}\tilde k^{-1}y
       +\sum\big[\mu_{\delta12}-k_{\delta\cdot}\tilde k^{-1}\mu_{\cdot12}\big]Z_B^{1234}y_3y_4
@@ -143,5 +143,5 @@ def _checked(k: np.ndarray, mu: np.ndarray, y: np.ndarray) -> tuple[Spectrum, np
 
 
 def _beyond(mu: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """What of a tensor the regression does not undo: 0 where the first sample is a training sample."""
+    """The part of a tensor that the regression does not undo: 0 where the first sample is a training sample."""
     return mu - _sum("da,abc->dbc", R, mu[: R.shape[1]])

@@ -27,7 +27,7 @@ Pairs = Float[np.ndarray, "direction direction_1"]
 
 
 class _Divided:
-    """What fits at once: fixed shares of 1/(h_1 h_2)."""
+    """A way that fits at once: fixed shares of 1/(h_1 h_2)."""
 
     def projectors(self, h: Directions) -> tuple[Pairs, Pairs]:
         """Z_A and Z_B over pairs of directions with eigenvalues `h`."""

@@ -81,7 +81,7 @@ class Layered:
 
     @property
     def Y(self) -> np.ndarray:
-        """What makes the targets more probable."""
+        """The change of the metric that makes the targets more probable."""
         at = self.push.point
         return at.u @ at.u.T - at.u.shape[1] * at.S
 
@@ -138,21 +138,8 @@ def _probes(root: np.ndarray, seed: int, count: int) -> Iterator[np.ndarray]:
         yield root @ signs / np.sqrt(PROBES)
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Averages of the rest.
-
-    Args:
-        of: Each of them, with an axis of scrambles in front.
-        points: How many points each scramble has.
-    """
-
-    of: Sums
-    points: int
-
-
-def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
-    """Averages of the rest over as many nodes as the tolerance takes.
+def sampled(layer: Layered, sizes: dict[str, float]) -> tuple[Sums, int]:
+    """Averages of the rest, with an axis of scrambles in front, and the number of points of each scramble.
 
     Args:
         layer: The layer.
@@ -174,9 +161,8 @@ def sampled(layer: Layered, sizes: dict[str, float]) -> Sampled:
             _known(runs, name, size, layer.tolerance) for name, size in sizes.items()
         ):
             names = tuple(runs[0].sums)
-            return Sampled(
-                {x: np.array([run.sums.pop(x) for run in runs]) / points for x in names}, points
-            )
+            of = {x: np.array([run.sums.pop(x) for run in runs]) / points for x in names}
+            return of, points
         points *= 2
 
 

@@ -36,14 +36,14 @@ from scalewise.training.posterior._added import Added
 from scalewise.training.posterior._averages import TOLERANCE, Layered, exact, sampled
 from scalewise.training.posterior._neurons import Push
 from scalewise.training.posterior._point import Point
-from scalewise.training.posterior._responses import Slope, Step, responses
+from scalewise.training.posterior._responses import LayerResponse, Slope, responses
 
 _SEEDS = 1000  # between layers
 
 
 @dataclass(frozen=True)
 class OfLayer:
-    r"""What the finite width of one layer does, with an axis of scrambles in front; times $n_{L-1}$.
+    r"""Coefficients of the finite width of one layer, with an axis of scrambles in front; times $n_{L-1}$.
 
     Args:
         layer: $\ell$.
@@ -83,22 +83,22 @@ def by_layer(
         layer = step.layer
         own, C_W = K[layer - 1], net.C_W[layer]
         layered = Layered(
-            net,
-            own,
-            Push.by(step.above, point, step.means, C_W),
-            Push.by(step.whole, point, own),
-            weighted,
-            tails,
-            _SEEDS * layer,
-            tolerance,
+            net=net,
+            K=own,
+            push=Push.by(step.above, point, step.means, C_W),
+            quadratic=Push.by(step.whole, point, own),
+            weighted=weighted,
+            tails=tails,
+            seed=_SEEDS * layer,
+            tolerance=tolerance,
         )
         yield _of_layer(layer, layered, step, net.widths[-2] / net.widths[layer])
 
 
-def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
+def _of_layer(layer: int, layered: Layered, step: LayerResponse, r: float) -> OfLayer:
     at, known = layered.push.point, exact(layered)
-    found = sampled(layered, _sizes(known, at))
-    rest, A = found.of, at.train
+    rest, points = sampled(layered, _sizes(known, at))
+    A = at.train
     names = ("inverse", "between", "within", *(("skew", "square") if layered.tails else ()))
     of = {name: known[name] + rest[name] for name in names}
     G1 = r * _mean_shift(rest, step, layered.net.C_W[layer])
@@ -119,12 +119,20 @@ def _of_layer(layer: int, layered: Layered, step: Step, r: float) -> OfLayer:
     if layered.weighted:
         evidence = r * (known["evidence"] + rest["evidence"]) + _weight(layered.Y, G1[:, A, A])
     skew, square = (r * of[name] if layered.tails else None for name in ("skew", "square"))
-    added = Added(mean, within, r * of["between"], r * noise, skew, square, evidence)
-    return OfLayer(layer, added, X, step.here, found.points)
+    added = Added(
+        mean=mean,
+        within=within,
+        between=r * of["between"],
+        noise=r * noise,
+        skew=skew,
+        square=square,
+        evidence=evidence,
+    )
+    return OfLayer(layer, added, X, step.here, points)
 
 
 def _learned(
-    quadratic: np.ndarray, rest: dict[str, np.ndarray], layered: Layered, step: Step
+    quadratic: np.ndarray, rest: dict[str, np.ndarray], layered: Layered, step: LayerResponse
 ) -> np.ndarray:
     r"""$X$ right behind a layer."""
     w = rest["weight"][:, None, None]
@@ -132,7 +140,7 @@ def _learned(
     return by_sigma + step.here.first(quadratic - (rest["quadratic"] - w * layered.K))
 
 
-def _mean_shift(rest: dict[str, np.ndarray], step: Step, C_W: float) -> np.ndarray:
+def _mean_shift(rest: dict[str, np.ndarray], step: LayerResponse, C_W: float) -> np.ndarray:
     r"""$G^{\{1\}}$ of the last layer from the neurons of one, in units of their width."""
     own, means = np.diagonal(step.means), step.means
     V = C_W**2 * (rest["aabb"] - own[:, None] * own)

@@ -28,7 +28,7 @@ from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.order._runs import runs_of, untold
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training.posterior._added import PARTS, Added, outcomes
 from scalewise.training.posterior._point import Point
@@ -58,7 +58,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     asked, net, task = kernels.asked, kernels.asked.net, kernels.asked.task
     at = point_of(kernels, whole="output_covariance_nlo" in names)
     x = np.concatenate([task.inputs, asked.tests])
@@ -97,7 +97,7 @@ def _metrics(net: Network, x: np.ndarray) -> list[list[tuple[Vertex, Metric]]]:
 
 
 def _added(asked: Asked, at: Point, metric: tuple[Vertex, Metric]) -> Added:
-    """What one estimate adds."""
+    """Coefficients that one estimate adds."""
     V, G1 = metric
     A, T, u, S, outputs = at.train, at.T, at.u, at.S, at.u.shape[1]
     D = np.einsum("bx,xayc->bayc", T, V[:, A])  # of the first metric; the second is free
@@ -132,7 +132,7 @@ def _added(asked: Asked, at: Point, metric: tuple[Vertex, Metric]) -> Added:
 
 
 def _by_layer(means: Sequence[np.ndarray]) -> np.ndarray:
-    """What each hidden layer adds to a mean, from all of it and from it without each but the last."""
+    """The share of each hidden layer in a mean, from all of it and from it without each but the last."""
     whole, *rest = (mean.sum(axis=1) for mean in means)
     own = [whole - without_it for without_it in rest]
     return np.stack([*own, whole - sum(own)], axis=1)

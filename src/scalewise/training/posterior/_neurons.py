@@ -76,7 +76,7 @@ class Push:
 
     @classmethod
     def by(cls, response: Response, point: Point, means: Matrix, scale: float = 1.0) -> Push:
-        """Of fields that change a metric by `scale` times their products."""
+        """The push of fields that change a metric by `scale` times their products."""
         return cls(point, means, scale * response.alpha, scale * response.beta, response.is_last)
 
     def times(self, x: ByNeuron, v: ByNeuron) -> ByNeuron:

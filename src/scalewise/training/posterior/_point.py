@@ -21,7 +21,7 @@ _FIXED = 1e-12  # of its kernel: a variance that rounding cannot tell from 0
 
 @dataclass(frozen=True)
 class Point:
-    r"""What the 1/n terms take from leading order; the training samples come first.
+    r"""The leading order that terms of order 1/n start from; the training samples come first.
 
     Args:
         count: $N_A$.

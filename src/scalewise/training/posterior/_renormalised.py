@@ -43,7 +43,7 @@ Coordinates = Float[np.ndarray, " coordinate"]
 def renormalised_posterior(
     net: Plain, task: Task, *, noise_variance: NotNegative = 0.0
 ) -> xr.Dataset:
-    r"""What a posterior has learned at the network's own width, samples as many as neurons allowed.
+    r"""Predict the posterior at the network's own width, for as many samples as neurons.
 
     Hidden layers of finite width are random scales $Q$ of their kernels, of which the targets tell: a number for
     each hidden layer, or a matrix between outputs. It keeps all powers of $N_{\mathcal A}/n$ and leaves out what

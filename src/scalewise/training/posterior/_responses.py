@@ -42,7 +42,7 @@ class Slope:
     beta: Matrix
 
     def first(self, dK: Float[np.ndarray, "*many sample sample"]) -> np.ndarray:
-        """What a symmetric change of the metric below makes of the one above, to first order."""
+        """First-order change of the metric above by a symmetric change of the one below."""
         by_diagonal = self.alpha * np.einsum("...aa->...a", dK)[..., :, None]
         return by_diagonal + self.beta * dK + np.swapaxes(by_diagonal, -1, -2)
 
@@ -67,7 +67,7 @@ class Response(Slope):
 
     @classmethod
     def at_the_top(cls, count: int) -> Response:
-        """Of the last layer to itself."""
+        """The response of the last layer to itself."""
         none = np.zeros((count, count))
         return cls(none, np.ones((count, count)), none, none, none, none, is_last=True)
 
@@ -77,7 +77,7 @@ class Response(Slope):
         aaab: Float[np.ndarray, "*many sample sample"],
         abab: Float[np.ndarray, "*many sample sample"],
     ) -> np.ndarray:
-        r"""What a covariance $V$ of the metric adds to the mean of that of the last layer, $\frac12g'':V$.
+        r"""The mean of the last layer's metric that a covariance $V$ of the metric adds, $\frac12g'':V$.
 
         Args:
             aabb: $V_{(aa)(bb)}$.
@@ -91,7 +91,7 @@ class Response(Slope):
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerResponse:
     r"""One hidden layer among the responses.
 
     Args:
@@ -109,7 +109,7 @@ class Step:
     whole: Response
 
 
-def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iterator[Step]:
+def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iterator[LayerResponse]:
     """The hidden layers, the last first.
 
     Args:
@@ -121,7 +121,7 @@ def responses(net: Network, K: Float[np.ndarray, "layer sample sample"]) -> Iter
         M, C_W = _moments(net.activation, K[layer - 1], _BOTH), net.C_W[layer]
         whole = _below(above, M, C_W)
         here = Slope(0.5 * C_W * M[2, 0], C_W * M[1, 1])
-        yield Step(layer, M[0, 0], above, here, whole)
+        yield LayerResponse(layer, M[0, 0], above, here, whole)
         above = whole
 
 

@@ -10,7 +10,7 @@ from scalewise.gaussian import combined
 from scalewise.networks import Network
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._asked import Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training.posterior._added import PARTS, outcomes
 from scalewise.training.posterior._averages import TOLERANCE, scrambles
@@ -55,7 +55,7 @@ def _obstacle(asked: Asked, name: str) -> str:
 
 
 def _gibibytes(asked: Asked) -> float:
-    """What is kept of each scramble, by layer and for all of them, and a dozen matrices on the samples."""
+    """Memory of all scrambles, by layer and for all of them, and of a dozen matrices on the samples."""
     samples, layers = len(asked.task.inputs) + len(asked.tests), asked.net.depth - 1
     kept = (scrambles(samples) * (9 + layers) + 20) * samples**2
     if asked.covariance == "full":
@@ -63,7 +63,7 @@ def _gibibytes(asked: Asked) -> float:
     return 8 * kept / 2**30
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     asked, K = kernels.asked, kernels.square()["kernel"]
     net, at = asked.net, point_of(kernels, whole="output_covariance_nlo" in names)
     weighted, tails = asked.algorithm.has_evidence, "test_error_nlo" in names
@@ -87,7 +87,7 @@ def _run(kernels: Kernels, names: Sequence[str]) -> Found:
     return Found(values, errors, coords, {"neurons_sampled": points})
 
 
-def point_of(kernels: Kernels, *, whole: bool) -> Point:
+def point_of(kernels: SampleKernels, *, whole: bool) -> Point:
     """The posterior of infinite width that is expanded about.
 
     Args:
@@ -109,7 +109,7 @@ def _features(layers: list[OfLayer], net: Network) -> np.ndarray:
 
 
 def conditions_last_layer(algorithm: Algorithm) -> bool:
-    """Whether what is random given the hidden layers is conditioned on the targets, and nothing else learns."""
+    """True if what is random given the hidden layers is conditioned on the targets, and nothing else learns."""
     return algorithm.is_posterior and algorithm.learns_with == "kernel"
 
 

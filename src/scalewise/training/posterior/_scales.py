@@ -37,7 +37,7 @@ from scalewise.networks import Network
 
 @dataclass(frozen=True)
 class Given:
-    r"""What is known once the scales are.
+    r"""The posterior for given scales.
 
     Args:
         log_likelihood: Of the targets.
@@ -58,16 +58,16 @@ class Scales(ABC):
     @property
     @abstractmethod
     def degrees(self) -> Float[np.ndarray, " coordinate"]:
-        """Of freedom of the coordinates that are logarithms of roots of scales; 0 of the others."""
+        """Degrees of freedom of the coordinates that are logarithms of roots of scales; 0 of the others."""
 
     @property
     @abstractmethod
     def widths(self) -> Float[np.ndarray, " coordinate"]:
-        """Of the layer that each coordinate belongs to."""
+        """Width of the layer that each coordinate belongs to."""
 
     @abstractmethod
     def log_likelihood(self, t: Float[np.ndarray, " coordinate"]) -> float:
-        """Of the targets."""
+        """Log likelihood of the targets."""
 
     @abstractmethod
     def given(self, t: Float[np.ndarray, " coordinate"]) -> Given:
@@ -184,7 +184,7 @@ class SeveralLayers(Scales):
 
     @property
     def widths(self) -> np.ndarray:
-        """Of the hidden layers."""
+        """Widths of the hidden layers."""
         return np.array(self.net.widths[1:-1], dtype=float)
 
     def _kernel(self, t: np.ndarray, samples: slice) -> np.ndarray:
@@ -216,7 +216,7 @@ class SeveralLayers(Scales):
 
 
 def _moving(net: Network, layer: int, K: np.ndarray) -> np.ndarray:
-    """What of the next kernel scales with the neurons of a layer."""
+    """The part of the next kernel that scales with the neurons of a layer."""
     here = kernel_map(net.activation, np.diagonal(K).copy(), slope=False)
     products, rows = K.copy(), slice(0, len(K))
     work = Workspace(here.scratch, K.size).take(K.shape)

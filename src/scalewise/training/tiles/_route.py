@@ -9,7 +9,7 @@ import numpy as np
 
 from scalewise.tasks import Task
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._change import Change
@@ -71,7 +71,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     """At one accuracy of expectations after the other."""
     asked, wanted = kernels.asked, frozenset(names)
     K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))

@@ -21,7 +21,7 @@ Operand = tuple[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Block:
+class PairTensor:
     """One pairing of the neurons of an expectation.
 
     Args:
@@ -32,18 +32,18 @@ class Block:
     pairs: tuple[tuple[int, int], tuple[int, int]]
     values: np.ndarray
 
-    def moved(self, *places: int) -> Block:
-        """The same with places in another order: the first of the new is the old `places[0]`."""
+    def moved(self, *places: int) -> PairTensor:
+        """The block with its places in another order: the first of the new is the old `places[0]`."""
         where = {old: new for new, old in enumerate(places)}
         first, second = ((where[a], where[b]) for a, b in self.pairs)
-        return Block((first, second), self.values.transpose(places))
+        return PairTensor((first, second), self.values.transpose(places))
 
-    def with_values(self, values: np.ndarray) -> Block:
+    def with_values(self, values: np.ndarray) -> PairTensor:
         """Other values."""
-        return Block(self.pairs, values)
+        return PairTensor(self.pairs, values)
 
 
-def expectation(name: str, tensors: Mapping[str, np.ndarray]) -> tuple[Block, ...]:
+def expectation(name: str, tensors: Mapping[str, np.ndarray]) -> tuple[PairTensor, ...]:
     """The blocks of an expectation over four neurons.
 
     Args:
@@ -54,12 +54,12 @@ def expectation(name: str, tensors: Mapping[str, np.ndarray]) -> tuple[Block, ..
     for pairs, letter, places in pairings(name):
         first, second = (tuple("abcd".index(x) for x in pair) for pair in pairs.split(","))
         order = [places.index(x) for x in "abcd"]
-        blocks.append(Block((first, second), tensors[letter].transpose(order)))  # pyright: ignore[reportArgumentType]
+        blocks.append(PairTensor((first, second), tensors[letter].transpose(order)))  # pyright: ignore[reportArgumentType]
     return tuple(blocks)
 
 
 def contract(
-    blocks: Sequence[Block],
+    blocks: Sequence[PairTensor],
     legs: tuple[str, str],
     *operands: Operand,
     out: str,
@@ -110,7 +110,7 @@ class Frame:
 
     @property
     def count(self) -> int:
-        """Of directions."""
+        """Number of directions."""
         return self.U.shape[1]
 
     def turned(self, tensor: np.ndarray) -> np.ndarray:

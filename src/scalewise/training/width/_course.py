@@ -46,7 +46,7 @@ class Clock(ABC):
     @property
     @abstractmethod
     def weights(self) -> Float[np.ndarray, " time"]:
-        """Of the times in a sum over them."""
+        """Weights of the times in a sum over them."""
 
     @abstractmethod
     def forward(self, F: Sources, x: np.ndarray) -> tuple[Sources, np.ndarray]:
@@ -121,7 +121,7 @@ class Flow(Clock):
 
     @cached_property
     def edges(self) -> Float[np.ndarray, " edge"]:
-        """Of the panels: lengths double from either end to the middle."""
+        """Edges of the panels: lengths double from either end to the middle."""
         half, shortest = self.time / 2, _STIFF / self.fastest
         doublings = max(int(np.ceil(np.log2(max(half / shortest, 1.0)))), 0)
         first = half * np.array([0.0, *2.0 ** np.arange(-doublings, 1)])
@@ -129,7 +129,7 @@ class Flow(Clock):
 
     @property
     def weights(self) -> np.ndarray:
-        """Of Gauss and Legendre on each panel."""
+        """Weights of Gauss and Legendre on each panel."""
         return np.multiply.outer(np.diff(self.edges), _GAUSS).ravel()
 
     def forward(self, F: Sources, x: np.ndarray) -> tuple[Sources, np.ndarray]:
@@ -145,7 +145,7 @@ class Flow(Clock):
         return out.reshape(shape), np.asarray(a)
 
     def backward(self, F: Sources, x: np.ndarray, end: float = 0.0) -> Sources:
-        """The same with time turned round: edges and nodes are symmetric."""
+        """Panel by panel with time turned round: edges and nodes are symmetric."""
         turned, _ = self.forward(F[::-1], x)
         if not end:
             return turned[::-1]
@@ -208,7 +208,7 @@ def _apply(matrix: np.ndarray, F: np.ndarray) -> np.ndarray:
 
 
 def _collocated(F: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What solves a = F - x ∫a at the nodes."""
+    """The solution of a = F - x ∫a at the nodes."""
     eigenvalues = np.broadcast_to(x, F.shape[1:])
     different, places = np.unique(eigenvalues, return_inverse=True)
     solve = np.linalg.inv(np.eye(_NODES) + different[:, None, None] * _INTEGRAL)

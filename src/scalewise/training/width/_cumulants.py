@@ -25,11 +25,11 @@ from itertools import permutations
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.width._contractions import Block
+from scalewise.training.width._contractions import PairTensor
 from scalewise.training.width._moments import Moments
 
 _TARGET = "m"  # the neuron of a leg that ends in a target; of others the output at its end
-Blocks = tuple[Block, ...]
+Blocks = tuple[PairTensor, ...]
 
 
 def third(moments: Moments) -> Float[np.ndarray, "output output output test"]:

@@ -13,7 +13,7 @@ from scalewise.observables import of_letter
 from scalewise.theory.order._runs import untold
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._generalisation import class_error_nlo
-from scalewise.training._kernels import Kernels
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import in_words, moved
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._route import Found, Route
@@ -72,7 +72,7 @@ Timed = dict[tuple[str, int], np.ndarray]  # outcomes by name and the place of a
 
 @dataclass(frozen=True)
 class _Setting:
-    """What does not depend on tensors: some tests beside all training samples.
+    """Some tests beside all training samples, with all that does not depend on tensors.
 
     Args:
         asked: The call.
@@ -93,7 +93,7 @@ class _Setting:
     targets: np.ndarray | None
 
     def moments(self, tensors: Arrays, time: float | None) -> Moments:
-        """Of one estimate of the tensors, at one time."""
+        """Moments from one estimate of the tensors, at one time."""
         task, some = self.asked.task, self.trained.h > 0
         h, U = self.trained.h[some], self.trained.U[:, some]
         reaches = self.asked.algorithm.reaches(h, time, targets=task.targets.size)
@@ -165,7 +165,7 @@ def too_many_for_parameter(asked: Asked) -> str:
     )
 
 
-def learning_parameter(kernels: Kernels) -> float:
+def learning_parameter(kernels: SampleKernels) -> float:
     """The learning parameter by itself, of any activation: it takes fluctuations of the NTK alone.
 
     Args:
@@ -203,7 +203,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: Kernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     """All blocks of tests, put together."""
     asked, wanted = kernels.asked, frozenset(names)
     parts: list[tuple[Arrays, Arrays]] = []
@@ -246,7 +246,7 @@ DENSE = Route(
 )
 
 
-def _settings(kernels: Kernels, wanted: frozenset[str]) -> Iterator[_Setting]:
+def _settings(kernels: SampleKernels, wanted: frozenset[str]) -> Iterator[_Setting]:
     asked = kernels.asked
     x, tests, known = asked.task.inputs, asked.tests, asked.task.test_targets
     size = max(_tests(asked, tuple(wanted)), 1)
@@ -360,7 +360,7 @@ def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Tim
 
 
 def _on_train(setting: _Setting) -> tuple[Arrays, Arrays]:
-    """The same of training samples, as tests of themselves; exactly 0 where training is over."""
+    """Outcomes on training samples, as tests of themselves; exactly 0 where training is over."""
     task, h = setting.asked.task, setting.trained.h[setting.trained.h > 0]
     names = {name: own for name, own in _ON_TRAIN.items() if name in setting.names}
     own = replace(

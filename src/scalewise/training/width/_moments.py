@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.width._contractions import Block, Frame, contract, expectation
+from scalewise.training.width._contractions import Frame, PairTensor, contract, expectation
 from scalewise.training.width._weights import Reaches
 
 LETTERS = ("V", "G1", "H1", "A", "B", "D", "F", "P", "Q", "R", "S", "T", "U")
@@ -85,7 +85,7 @@ class Moments:
         """At infinite width."""
         return (self.y * self.frame.gain) @ self.frame.T.T
 
-    def blocks(self, name: str) -> tuple[Block, ...]:
+    def blocks(self, name: str) -> tuple[PairTensor, ...]:
         """An expectation over four neurons, in directions."""
         return expectation(name, self._turned)
 
@@ -95,7 +95,7 @@ class Moments:
         return self.frame.weighed(self._turned["H1"], self.reaches["H"])
 
     @cached_property
-    def _twice(self) -> tuple[Block, ...]:
+    def _twice(self) -> tuple[PairTensor, ...]:
         r"""$\mathbb E[N]$: of $\widehat{\Delta H}_{\delta1}\widehat{\Delta H}_{12}$, neurons $ijjk$."""
         blocks = []
         for block in self.blocks("HH"):
@@ -104,7 +104,7 @@ class Moments:
         return tuple(blocks)
 
     @cached_property
-    def weighed(self) -> dict[str, tuple[Block, ...]]:
+    def weighed(self) -> dict[str, tuple[PairTensor, ...]]:
         """Each bracket with its projector: test, training legs; behind those of the dNTK the sample of $z$."""
         return {
             part: tuple(
@@ -114,12 +114,12 @@ class Moments:
             for part, (projector, name, places) in _BRACKETS.items()
         }
 
-    def sum(self, blocks: tuple[Block, ...], *args, out: str) -> np.ndarray:
+    def sum(self, blocks: tuple[PairTensor, ...], *args, out: str) -> np.ndarray:
         """`contract` over all outputs."""
         return contract(blocks, *args, out=out, outputs=len(self.y))
 
     def mean_parts(self) -> dict[str, Float[np.ndarray, "output test"]]:
-        """What each part adds to the mean."""
+        """The mean, by the part that adds it."""
         y, n = self.y, self.frame.count
         parts = {
             "ntk_nlo": y @ self._once.T,
@@ -147,7 +147,7 @@ class Moments:
         )
 
     @cached_property
-    def both(self) -> tuple[Block, ...]:
+    def both(self) -> tuple[PairTensor, ...]:
         r"""$\mathbb E[M_{\delta1}M_{\epsilon2}]$: test, direction, test, direction."""
         blocks = []
         for block in self.blocks("HH"):
@@ -157,7 +157,7 @@ class Moments:
         return tuple(blocks)
 
     @cached_property
-    def initial(self) -> tuple[Block, ...]:
+    def initial(self) -> tuple[PairTensor, ...]:
         r"""$\mathbb E[M_{\delta1}z_2\zeta_\epsilon]$: test, direction, sample, test."""
         blocks = []
         for block in self.blocks("zzH"):
@@ -167,11 +167,11 @@ class Moments:
         return tuple(blocks)
 
     def ntk_term(self) -> Covariance:
-        """What fluctuations of the NTK add to the covariance, independent of initial outputs."""
+        """The covariance that fluctuations of the NTK add, independent of initial outputs."""
         return self.sum(self.both, ("ijkl", "daeb"), ("jlab", self.E), out="idke")
 
     def covariance(self) -> Covariance:
-        """Of (output, test) with (output, test)."""
+        """Covariance of (output, test) with (output, test)."""
         eye = np.eye(len(self.y))
         left = self.frame.left
         total = np.einsum("ij,de->idje", eye, left(left(self._turned["G1"], 0), 1))
@@ -205,7 +205,7 @@ class Moments:
         )
 
     def ntk_change(self) -> Float[np.ndarray, "output output sample sample"]:
-        """Of directions and tests, from the start to the end."""
+        """Change of the NTK between directions and tests, from the start to the end."""
         n, g = self.frame.count, self.reaches["H"].beyond
         half = 0.5 * np.multiply.outer(g, g)
         own = tuple(b.with_values(b.values[..., :n, :n]) for b in self.blocks("dHz"))

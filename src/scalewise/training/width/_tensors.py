@@ -110,7 +110,7 @@ class Samples:
 
 
 def has_accuracies(net: Network, x: Float[np.ndarray, "sample *positions feature"]) -> bool:
-    """Whether all expectations are as accurate as asked, and none is over nodes or units."""
+    """True if all expectations are as accurate as asked, and none is over nodes or units."""
     if not net.is_plain and not as_arrays(net, len(x), letters_of(net)):
         return False
     own = course(net.program, x, [net.program.layers[-1]])
@@ -121,12 +121,12 @@ def has_accuracies(net: Network, x: Float[np.ndarray, "sample *positions feature
 
 
 def most_labels(net: Network, x: Float[np.ndarray, "sample *positions feature"]) -> int:
-    """Of a population: entries of expectations are their fourth power."""
+    """The largest number of labels of a population: entries of expectations are its fourth power."""
     return course(net.program, x, [net.program.layers[-1]]).most_labels
 
 
 def _is_analytic(sigma: Activation) -> bool:
-    """Whether conditioned expectations exist, and nodes have something left to tell."""
+    """True if conditioned expectations exist, and nodes have something left to tell."""
     return sigma.is_smooth and not sigma.is_scale_invariant and sigma.family != "exp"
 
 

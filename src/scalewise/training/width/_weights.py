@@ -94,7 +94,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class Separable:
-    r"""The same as sums of products of functions of one direction each, so that no array has three of them.
+    r"""Weights as sums of products of functions of one direction each, so that no array has three of them.
 
     Args:
         gain: As of `Projected`.
@@ -180,7 +180,7 @@ def stationary(g: Directions) -> Projected:
     """
     two = np.multiply.outer(g, g)
     three = np.multiply.outer(two, g)
-    return Projected(g, two, two / 2, -three / 2, -three / 6, -three, -three)
+    return Projected(gain=g, A=two, B=two / 2, IA=-three / 2, IB=-three / 6, IIA=-three, IIB=-three)
 
 
 def separable(h: Directions, rate: float = 0.0, *, accuracy: float = 1e-4) -> Separable:
@@ -249,7 +249,7 @@ def _grid(h: Directions) -> Float[np.ndarray, " node"]:
 
 
 def _summands(h: Directions, rate: float, times: Float[np.ndarray, " time"]) -> np.ndarray:
-    """What is summed over times, of all pairs and triples: (summand, time)."""
+    """The summands over times, of all pairs and triples: (summand, time)."""
     p, g = _course(h, rate, times)
     b = p * (1 - rate * h) / h
     parts = [
