@@ -127,7 +127,7 @@ class SettingOptions(NetworkOptions):
             return load_inputs(self.data, samples=self.samples, seed=self.data_seed)
 
     def network(self, x: Any) -> "Network":
-        """The network on these inputs."""
+        """The network whose `input_dim` is that of these inputs."""
         return self.between(x.shape[1], self.output_dim)
 
     def convolution(self, net: "Network", shape: tuple[int, ...], x: Any) -> tuple["Network", Any]:

@@ -111,7 +111,7 @@ class Config:
         return self.depths[size], round(width_for_gamma(fixed, self.depths[size], "1/2"))
 
     def network(self, depth: int, width: int, task: TrainingData) -> Network:
-        """For a `task`, of `depth` and `width`, at criticality.
+        """The critical network of this `depth` and `width` for a `task`.
 
         Every layer contributes equally, and biases learn no faster than weights.
         """

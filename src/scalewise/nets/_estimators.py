@@ -44,7 +44,7 @@ class Estimator:
     """How one observable is measured.
 
     Args:
-        part: What is drawn.
+        part: The ensemble that is drawn.
         sums: What must be summed of it.
         read: From sums, widths of the layers below and the number of samples to values and standard
             errors, both (layers, sample, ...).

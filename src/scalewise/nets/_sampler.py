@@ -157,7 +157,7 @@ def draw_layers(
 
 
 def draw_numbers(keys: Any, count: int, dtype: str) -> Any:
-    """Standard normal numbers for each key, as NumPy's or JAX's array, whichever will work on them."""
+    """Standard normal numbers for each key, as an array of NumPy or JAX, depending on which uses them."""
     return (philox if on_host() else normals)(keys, count=count, dtype=dtype)
 
 

@@ -172,7 +172,7 @@ def _check(job: Job) -> None:
         )
     if any(net.has_biases) or set(net.ratios) != {1.0} or job.decoupled:
         raise ValueError(
-            "Exact() trains networks without biases, of equal widths, with their own transposes. Set `C_b` and "
+            "Exact() trains networks without biases, of equal widths, with `decoupled=False`. Set `C_b` and "
             "`lambda_b` to 0, `ratios` to 1 and `decoupled` to False, or take Infinite(tolerance)."
         )
     if sgd.momentum or sgd.weight_decay or sgd.clip is not None:
