@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import scalewise as sw
-from scalewise.networks.layers import Excite
 from architectures import RATES
 from grids import few
 from networks import agrees_at_two_widths
 from scalewise.nets import Parameters, empirical_ntk, init_weights
 from scalewise.networks._weights import shapes_of
+from scalewise.networks.layers import Excite
 from scalewise.training._one_network import tangents_of
 
 RNG = np.random.default_rng(21)

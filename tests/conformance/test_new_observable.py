@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import scalewise as sw
 from scalewise.cli._app import app
-from scalewise.nets._estimators import ESTIMATORS, Estimator, Part
+from scalewise.nets._estimators import ESTIMATORS, Estimator, SumPart
 from scalewise.nets._moments import CovarianceSums
 from scalewise.observables import OBSERVABLES, Observable
 from scalewise.report._words import _words
@@ -48,7 +48,7 @@ def registered(monkeypatch):
         own_scale=True,
         components=lambda N, P: P,
     )
-    metric = Part("layers", "metric", lambda samples: samples * (samples + 1) // 2)
+    metric = SumPart("layers", "metric", lambda samples: samples * (samples + 1) // 2)
     monkeypatch.setitem(OBSERVABLES, NAME, row)
     monkeypatch.setitem(TENSORS, "N", N)
     monkeypatch.setitem(ESTIMATORS, NAME, Estimator(metric, CovarianceSums, read))

@@ -19,7 +19,7 @@ from scalewise.experiments._optimum import (
     drift,
     parabola_minimum,
 )
-from scalewise.experiments._training import Task, make_task, train
+from scalewise.experiments._training import TrainingData, make_task, train
 from scalewise.experiments.learning_rate_transfer import LARGE, STRATEGIES, Config
 from scalewise.networks import apply_strategy
 from scalewise.scaling import ABC, Strategy, mup, ntk
@@ -162,14 +162,16 @@ def test_growing_networks_keep_gamma() -> None:
 # The training
 
 
-def tiny() -> Task:
+def tiny() -> TrainingData:
     rng = np.random.default_rng(0)
     x, x_test = rng.normal(size=(6, 4)), rng.normal(size=(5, 4))
     order = np.array([[[0, 3], [5, 1], [2, 2]], [[1, 1], [4, 2], [0, 5]]])
-    return Task(x, np.array([0, 1, 2, 2, 1, 0]), x_test, np.array([2, 0, 1, 1, 0]), order)
+    return TrainingData(x, np.array([0, 1, 2, 2, 1, 0]), x_test, np.array([2, 0, 1, 1, 0]), order)
 
 
-def by_hand(scaled, weights, biases, task: Task, order: np.ndarray, eta: float) -> list[float]:
+def by_hand(
+    scaled, weights, biases, task: TrainingData, order: np.ndarray, eta: float
+) -> list[float]:
     """Backpropagation written out for tanh, in float64."""
     net = scaled.net
     W, b = [w.astype(float) for w in weights], [c.astype(float) for c in biases]
@@ -370,10 +372,10 @@ def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_trained(scaled, rates, task, *, seed):
-    from scalewise.experiments._training import Outcome
+    from scalewise.experiments._training import TrainedRun
 
     curve = np.broadcast_to((np.log2(rates) - 6.2) ** 2 + 1, (len(task.order), len(rates)))
-    return Outcome(curve, curve, curve < 0)
+    return TrainedRun(curve, curve, curve < 0)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import scalewise.jax._equations as equations
 import scalewise.jax._network as walk
 from scalewise.jax._drawn import drawn
 from scalewise.plan import PlanError
-from scalewise.reading._steps import Step, Traced
+from scalewise.reading._steps import BuildStep, Traced
 
 RNG = np.random.default_rng(4)
 N = 8
@@ -32,7 +32,7 @@ def numbers(net: sw.Network, x: np.ndarray) -> dict[str, np.ndarray]:
     return {name: found[name].values[-1] for name in ("kernel", "ntk")}
 
 
-def steps_of(net: sw.Network) -> tuple[Step, ...]:
+def steps_of(net: sw.Network) -> tuple[BuildStep, ...]:
     (layer,) = net.layers
     assert isinstance(layer, Traced)
     return layer.steps

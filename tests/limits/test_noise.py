@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from scalewise.limits import SGD, Finite, Lazy, Network, train
-from scalewise.limits._noise import Noise, generator, normal
+from scalewise.limits._noise import ParticleNoise, generator, normal
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 
@@ -40,8 +40,8 @@ def test_only_numbers_side_by_side_are_filled():
 
 def test_rows_do_not_depend_on_how_many_are_asked_for_at_once():
     one, two = np.empty((9, 40)), np.empty((9, 40))
-    Noise(3, 40, spread=4).fill(one)
-    rest = Noise(3, 40, spread=4)
+    ParticleNoise(3, 40, spread=4).fill(one)
+    rest = ParticleNoise(3, 40, spread=4)
     for start, stop in ((0, 1), (1, 3), (3, 6), (6, 9)):
         rest.fill(two[start:stop])
     np.testing.assert_array_equal(one[:4], two[:4])
@@ -53,7 +53,7 @@ def test_each_particle_of_a_net_has_its_law():
     """Over seeds: rows and particles normal, and rows of one particle independent."""
     draws = np.empty((2000, 3, 7))
     for seed, own in enumerate(draws):
-        Noise(seed, 7, spread=3).fill(own)
+        ParticleNoise(seed, 7, spread=3).fill(own)
     for row in range(3):
         assert stats.kstest(draws[:, row, 5], "norm").pvalue > 1e-3
     assert np.abs(np.corrcoef(draws[:, :, 2].T) - np.eye(3)).max() < 4 / 2000**0.5
@@ -65,7 +65,7 @@ def test_averages_over_a_net_are_more_accurate_and_unbiased():
         found = np.empty((100, 2))
         for seed, own in enumerate(found):
             z = np.empty((2, 512))
-            Noise(seed, 512, spread=spread).fill(z)
+            ParticleNoise(seed, 512, spread=spread).fill(z)
             own[:] = (z[0] ** 2).mean(), (z[0] * np.tanh(z[0] + z[1])).mean()
         return found.mean(axis=0), found.std(axis=0)
 
@@ -80,7 +80,7 @@ def test_averages_over_a_net_are_more_accurate_and_unbiased():
 
 def test_paired_rows_are_equal_in_both_halves():
     z = np.empty((5, 60))
-    Noise(0, 60, spread=3, paired=True).fill(z)
+    ParticleNoise(0, 60, spread=3, paired=True).fill(z)
     np.testing.assert_array_equal(z[:, :30], z[:, 30:])
     assert len(np.unique(z)) == 150
 

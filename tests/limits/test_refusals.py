@@ -176,7 +176,7 @@ LINEAR_AND_SHALLOW: Refusals = [
     (deep(NET), r"Exact\(\) trains linear networks, .* activation 'tanh'. Take Infinite"),
     (deep(Network(mup(depth=3), "linear", C_b=1.0)), "networks without biases"),
     (deep(Network(mup(depth=3), "linear", ratios=(1, 2))), "of equal widths"),
-    (deep(decoupled=True), "with their own transposes"),
+    (deep(decoupled=True), "with `decoupled=False`"),
     (deep(features=1), r"`features` are coordinates of particles.*got 1"),
     (deep(sgd=SGD(0.1, momentum=0.5)), "takes plain descent. Set `momentum`"),
     (deep(sgd=SGD(0.1, clip=1)), "and `clip` to None"),

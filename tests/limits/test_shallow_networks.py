@@ -14,7 +14,7 @@ from grids import each
 from refusals import unlike
 from scalewise.limits import Finite, Lazy, TrainingError
 from scalewise.limits import shallow as sh
-from scalewise.limits.shallow._particles import Draw, GramLayer, Particles, WeightLayer
+from scalewise.limits.shallow._particles import GramLayer, ParticleDraw, UnitParticles, WeightLayer
 from scalewise.tasks import Task
 from scalewise.tasks._losses import LOSSES
 
@@ -222,7 +222,7 @@ def test_the_span_of_the_samples_is_enough(kind: str, activation: str) -> None:
 
 def layer_of(own: Task, reference: sh.Reference) -> object:
     """How first weights are kept."""
-    return Particles(own, reference.phi, Draw(4, (0,)))._layers[0]
+    return UnitParticles(own, reference.phi, ParticleDraw(4, (0,)))._layers[0]
 
 
 @pytest.mark.covers("E20")

@@ -18,7 +18,7 @@ from distributed import Client, KilledWorker
 
 from grids import thorough
 from scalewise.sweeps import SweepError, _engines, sweep
-from scalewise.sweeps._outcomes import Outcome, Setting, attempt
+from scalewise.sweeps._outcomes import CellOutcome, CellSetting, attempt
 
 GRID = {"width": [8, 16, 32], "seed": range(4)}
 
@@ -92,7 +92,7 @@ class Cluster:
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers import what the process that asks has imported; these cells need neither JAX nor PyTorch."""
-    monkeypatch.setattr(Setting, "here", classmethod(lambda cls: cls(None, None)))
+    monkeypatch.setattr(CellSetting, "here", classmethod(lambda cls: cls(None, None)))
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +148,10 @@ def test_of_cells_that_died_together_each_is_tried_alone(
         cell: int
         ahead: int
 
-        def result(self) -> Outcome:
+        def result(self) -> CellOutcome:
             if self.cell == 2 or (self.cell == 1 and self.ahead > 1):
                 raise KilledWorker(f"cell {self.cell}", SimpleNamespace(address="a worker"), 3)
-            return attempt(spectrum, self.cell, {"width": 8, "seed": self.cell}, Setting.here())
+            return attempt(spectrum, self.cell, {"width": 8, "seed": self.cell}, CellSetting.here())
 
     def ended(function, cells, ahead, client, setting):
         for given in cells:

@@ -25,7 +25,7 @@ from scalewise.activations._recognise import (
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Builtin:
     """Recipe of an activation: how to build it; its parameter, if it has one, and names of that."""
 
     build: Callable[..., Activation]
@@ -33,35 +33,35 @@ class _Row:
     parameter: tuple[str, ...] = ()
 
 
-_CATALOGUE: dict[str, _Row] = {
-    "linear": _Row(_piecewise.linear),
-    "relu": _Row(_piecewise.relu),
-    "leaky_relu": _Row(_piecewise.leaky_relu, 0.01, ("slope", "negative_slope")),
-    "tanh": _Row(_smooth.tanh),
-    "sin": _Row(_smooth.sin),
-    "sigmoid": _Row(_smooth.sigmoid),
-    "softplus": _Row(_smooth.softplus, 1.0, ("beta",)),
-    "softplus_shifted": _Row(_smooth.softplus_shifted),
-    "gelu": _Row(_smooth.gelu),
-    "gelu_tanh": _Row(_smooth.gelu_tanh),
-    "quick_gelu": _Row(_smooth.quick_gelu),
-    "swish": _Row(_smooth.swish),
-    "mish": _Row(_smooth.mish),
-    "elu": _Row(_piecewise.elu, 1.0, ("alpha",)),
-    "celu": _Row(_piecewise.celu, 1.0, ("alpha",)),
-    "selu": _Row(_piecewise.selu),
-    "erf": _Row(_smooth.erf),
-    "logsigmoid": _Row(_smooth.logsigmoid),
-    "softsign": _Row(_piecewise.softsign),
-    "tanhshrink": _Row(_smooth.tanhshrink),
-    "hardtanh": _Row(_piecewise.hardtanh),
-    "hardsigmoid": _Row(_piecewise.hardsigmoid),
-    "hardswish": _Row(_piecewise.hardswish),
-    "relu6": _Row(_piecewise.relu6),
-    "monomial": _Row(_smooth.monomial, 2.0, ("power",)),
-    "quadratic": _Row(_smooth.monomial, 2.0),
-    "perceptron": _Row(_piecewise.perceptron),
-    "exp": _Row(_smooth.exp),
+_CATALOGUE: dict[str, _Builtin] = {
+    "linear": _Builtin(_piecewise.linear),
+    "relu": _Builtin(_piecewise.relu),
+    "leaky_relu": _Builtin(_piecewise.leaky_relu, 0.01, ("slope", "negative_slope")),
+    "tanh": _Builtin(_smooth.tanh),
+    "sin": _Builtin(_smooth.sin),
+    "sigmoid": _Builtin(_smooth.sigmoid),
+    "softplus": _Builtin(_smooth.softplus, 1.0, ("beta",)),
+    "softplus_shifted": _Builtin(_smooth.softplus_shifted),
+    "gelu": _Builtin(_smooth.gelu),
+    "gelu_tanh": _Builtin(_smooth.gelu_tanh),
+    "quick_gelu": _Builtin(_smooth.quick_gelu),
+    "swish": _Builtin(_smooth.swish),
+    "mish": _Builtin(_smooth.mish),
+    "elu": _Builtin(_piecewise.elu, 1.0, ("alpha",)),
+    "celu": _Builtin(_piecewise.celu, 1.0, ("alpha",)),
+    "selu": _Builtin(_piecewise.selu),
+    "erf": _Builtin(_smooth.erf),
+    "logsigmoid": _Builtin(_smooth.logsigmoid),
+    "softsign": _Builtin(_piecewise.softsign),
+    "tanhshrink": _Builtin(_smooth.tanhshrink),
+    "hardtanh": _Builtin(_piecewise.hardtanh),
+    "hardsigmoid": _Builtin(_piecewise.hardsigmoid),
+    "hardswish": _Builtin(_piecewise.hardswish),
+    "relu6": _Builtin(_piecewise.relu6),
+    "monomial": _Builtin(_smooth.monomial, 2.0, ("power",)),
+    "quadratic": _Builtin(_smooth.monomial, 2.0),
+    "perceptron": _Builtin(_piecewise.perceptron),
+    "exp": _Builtin(_smooth.exp),
 }
 # Differences from a built-in activation that are roundings: of float64, and of libraries that replace
 # a function by its asymptote where float32 does not see it (softplus of torch beyond 20, by 2e-9).

@@ -53,8 +53,8 @@ def root(
 @app.command(short_help="Predict, measure, compare; write a page.", epilog=words.examples("report"))
 @polite
 def report(
-    setting: opt.Setting,
-    ensemble: opt.Ensemble,
+    setting: opt.SettingOptions,
+    ensemble: opt.EnsembleOptions,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     image: Annotated[
         str | None,
@@ -116,7 +116,7 @@ def report(
 
 @app.command(short_help="Predict what a network does.", epilog=words.examples("predict"))
 @polite
-def predict(setting: opt.Setting, result: opt.Result) -> None:
+def predict(setting: opt.SettingOptions, result: opt.Result) -> None:
     """Predict what a network does, layer by layer; no network is drawn."""
     from scalewise.theory import predict as foretell
 
@@ -131,8 +131,8 @@ def predict(setting: opt.Setting, result: opt.Result) -> None:
 @app.command(short_help="Measure an ensemble of real networks.", epilog=words.examples("measure"))
 @polite
 def measure(
-    setting: opt.Setting,
-    ensemble: opt.Ensemble,
+    setting: opt.SettingOptions,
+    ensemble: opt.EnsembleOptions,
     compare: Annotated[
         bool, typer.Option("--compare", help="Compare it with the theory; exit 1 if they disagree.")
     ] = False,

@@ -8,7 +8,7 @@ import typer
 from scalewise.cli import _output as tell
 from scalewise.cli._model import batch_of, named, own_code
 from scalewise.cli._options import Json
-from scalewise.cli._planning import Measured, Planned
+from scalewise.cli._planning import MeasuredPlan, PlannedScript
 from scalewise.cli._polite import polite
 
 Build = Annotated[
@@ -70,7 +70,7 @@ def audit(
         float | None, typer.Option(help="The width that wasted rates are told for.")
     ] = None,
     *,
-    measured: Measured,
+    measured: MeasuredPlan,
 ) -> None:
     """Say what a script of PyTorch, as it is, does at great width; exit 1 unless all of it learns at any width."""
     own = named(build, "the model")
@@ -87,7 +87,7 @@ def audit(
 @polite
 def plan(
     build: BuildOrPlan,
-    planned: Planned,
+    planned: PlannedScript,
     save: Annotated[
         Path | None, typer.Option(help="Write the plan to this file, for --plan and `load`.")
     ] = None,
@@ -105,8 +105,8 @@ def plan(
 @polite
 def verify(
     build: BuildOrPlan,
-    planned: Planned,
-    measured: Measured,
+    planned: PlannedScript,
+    measured: MeasuredPlan,
     setup: Annotated[
         str | None,
         typer.Option(help="A function of plan and model that sets it up as your script does."),

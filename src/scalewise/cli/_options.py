@@ -60,7 +60,7 @@ ActivationName = Annotated[
 
 
 @dataclass(frozen=True)
-class Shape:
+class NetworkOptions:
     """A network, but for its ends."""
 
     activation: ActivationName = "tanh"
@@ -98,7 +98,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Setting(Shape):
+class SettingOptions(NetworkOptions):
     """A network, its inputs, and what is asked of it."""
 
     data: Annotated[
@@ -127,7 +127,7 @@ class Setting(Shape):
             return load_inputs(self.data, samples=self.samples, seed=self.data_seed)
 
     def network(self, x: Any) -> "Network":
-        """The network on these inputs."""
+        """The network whose `input_dim` is that of these inputs."""
         return self.between(x.shape[1], self.output_dim)
 
     def convolution(self, net: "Network", shape: tuple[int, ...], x: Any) -> tuple["Network", Any]:
@@ -175,7 +175,7 @@ class Setting(Shape):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictOptions:
     """Options on how closely the theory must agree."""
 
     tolerance: Annotated[float, _option("Standard errors beyond the bias that still agree.")] = 4.0
@@ -189,7 +189,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Ensemble(Verdict):
+class EnsembleOptions(VerdictOptions):
     """Options on how networks are measured."""
 
     networks: Annotated[int, _option("How many random networks to measure.")] = 2000
@@ -256,7 +256,7 @@ ALGORITHMS = ("flow", "descent", "newton", "last_layer", "bayes")
 
 
 @dataclass(frozen=True)
-class Learning(Shape):
+class Learning(NetworkOptions):
     """A network, what it is trained on, and how."""
 
     depth: Annotated[int, _option("Number of weight layers.")] = 3
@@ -299,7 +299,7 @@ class Learning(Shape):
 
 
 @dataclass(frozen=True)
-class Trained(Verdict):
+class Trained(VerdictOptions):
     """Options on how many networks are really trained."""
 
     ensemble: Annotated[

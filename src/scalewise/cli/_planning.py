@@ -19,7 +19,7 @@ _KEYS = re.compile(r"(\w+)=([^=]+)")
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedScript:
     """Options that a plan is made from, where the model is not a plan already."""
 
     base: Annotated[
@@ -103,7 +103,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPlan:
     """Options on the batch and the networks that are measured."""
 
     batch: Annotated[

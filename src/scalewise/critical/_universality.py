@@ -38,7 +38,7 @@ class Class(NamedTuple):
     exponents: Exponents
 
 
-class Drift(NamedTuple):
+class KernelDrift(NamedTuple):
     r"""The first term $aK^{1+s}$ beyond $K$ in $g(K)/\langle\sigma'^2\rangle_0$; $s=0$: none known."""
 
     s: float
@@ -96,7 +96,7 @@ def on_the_line(sigma: Activation) -> Class:
     return Class("scale-invariant", coefficients, _ON_THE_LINE | {"p_perp": 2.0 if rho else 0.0})
 
 
-def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> Drift:
+def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> KernelDrift:
     r"""The drift at small kernels.
 
     Odd powers of $\sqrt K$ come from a kink or break at 0. If every known coefficient vanishes $s$
@@ -105,13 +105,13 @@ def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> Drift:
     terms = _series(sigma, 0) / perp
     for m in range(3, len(terms)):
         if abs(terms[m]) * sigma.scale ** (m - 2) > NEGLIGIBLE:
-            return Drift(m / 2 - 1, float(terms[m]))
+            return KernelDrift(m / 2 - 1, float(terms[m]))
     growth = single_moment(sigma, K, (0, 0)).value / (perp * K) - 1
     clear = np.abs(growth) > NEGLIGIBLE
-    return Drift(0.0, float(growth[np.argmax(clear)]) if clear.any() else 0.0)
+    return KernelDrift(0.0, float(growth[np.argmax(clear)]) if clear.any() else 0.0)
 
 
-def near_zero(sigma: Activation, perp: float, drift: Drift) -> Class:
+def near_zero(sigma: Activation, perp: float, drift: KernelDrift) -> Class:
     r"""The class $K^\star=0$, for an attracting drift; otherwise only the coefficients."""
     right, left = jet(sigma, 0.0, 1)[1], jet(sigma, 0.0, -1)[1]
     source = 3 * 0.5 * (right**4 + left**4) / perp**2 - 1
@@ -141,7 +141,7 @@ def _power_laws(s: float, p_perp: float | None) -> Exponents:
     }
 
 
-def _perpendicular_exponent(terms: np.ndarray, drift: Drift, scale: float) -> float | None:
+def _perpendicular_exponent(terms: np.ndarray, drift: KernelDrift, scale: float) -> float | None:
     r"""$p_\perp$ from $\chi_\perp=1+bK^t+\dots$; no power if $t<s$, none needed if $t>s$."""
     for m in range(1, len(terms)):
         if abs(terms[m]) * scale**m > NEGLIGIBLE:

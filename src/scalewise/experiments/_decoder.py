@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import scalewise.torch as planning
 from scalewise.experiments._arms import Arm, Cell, Common, Size
 from scalewise.experiments._corpus import corpus
-from scalewise.experiments._stacked import Run, Settings, settings_of, train_together
+from scalewise.experiments._stacked import Settings, StackedRun, settings_of, train_together
 from scalewise.plan import POLICIES
 from scalewise.plan.proof import Tuned
 from scalewise.plan.spi import matching
@@ -223,7 +223,7 @@ def tuned_constants(
         plan: TorchPlan, model: nn.Module, seed: int, lr: float, weight_decay: float
     ) -> float:
         recipe = Recipe(plan, lr, weight_decay)
-        run = Run(model, recipe.settings(model), _begins(common, cell, seed))
+        run = StackedRun(model, recipe.settings(model), _begins(common, cell, seed))
         return _together(common, [run])[0][0]
 
     return planning.tune(
@@ -255,13 +255,13 @@ def losses_of(common: Common, cell: Cell) -> np.ndarray:
     known = corpus(common.task, common.symbols)
     n, L = cell.size
     recipes = [recipe_of(common, cell, rate) for rate in cell.rates]
-    runs: list[Run] = []
+    runs: list[StackedRun] = []
     for seed in range(cell.seeds):
         torch.manual_seed(seed)
         model = Decoder(n, L, known.symbols, common.context)
         recipes[0].plan.init_(model)
         begins = _begins(common, cell, seed)
-        runs += [Run(model, recipe.settings(model), begins) for recipe in recipes]
+        runs += [StackedRun(model, recipe.settings(model), begins) for recipe in recipes]
     found = np.array(_together(common, runs))
     return found.reshape(cell.seeds, len(cell.rates), 2).transpose(2, 1, 0)
 
@@ -273,7 +273,7 @@ def _begins(common: Common, cell: Cell, seed: int) -> Tensor:
     return torch.randint(last, (cell.steps, cell.batch), generator=generator)
 
 
-def _together(common: Common, runs: list[Run]) -> list[tuple[float, float]]:
+def _together(common: Common, runs: list[StackedRun]) -> list[tuple[float, float]]:
     tokens = torch.from_numpy(corpus(common.task, common.symbols).tokens)
     held = common.held * (common.context + 1)
     texts = tokens[-held:].view(-1, common.context + 1)

@@ -52,7 +52,7 @@ def outputs_of(net: Network, networks: Networks, x: Float[np.ndarray, "sample fe
 
 
 def _layers(net: Network, networks: Networks, x: np.ndarray) -> tuple[list[np.ndarray], list]:
-    """Preactivations of all layers, and what enters each."""
+    """Preactivations of all layers, and the input of each."""
     entering, z = [x], []
     for W, b in zip(*networks, strict=True):
         if z:

@@ -53,7 +53,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Growth:
+class TensorGrowth:
     r"""The tensors of one experiment.
 
     Args:

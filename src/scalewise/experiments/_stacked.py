@@ -33,7 +33,7 @@ _QUINTIC, _STEPS, _LEAST = (3.4445, -4.775, 2.0315), 5, 1e-7
 
 
 @dataclass(frozen=True)
-class Run:
+class StackedRun:
     """One training.
 
     Args:
@@ -58,7 +58,7 @@ def settings_of(model: nn.Module, groups: Sequence[Mapping[str, Any]]) -> Settin
 
 
 def train_together(
-    runs: Sequence[Run], tokens: Tensor, held: Tensor, *, context: int
+    runs: Sequence[StackedRun], tokens: Tensor, held: Tensor, *, context: int
 ) -> list[tuple[float, float]]:
     """Train, clipped at 1, with a warm-up over a fifth of the steps and a line to zero.
 
@@ -79,7 +79,7 @@ def train_together(
 
 
 def _trained(
-    runs: Sequence[Run], tokens: Tensor, held: Tensor, context: int
+    runs: Sequence[StackedRun], tokens: Tensor, held: Tensor, context: int
 ) -> list[tuple[float, float]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cuda":
@@ -159,7 +159,9 @@ class _Stack:
         ]
 
     @classmethod
-    def of(cls, runs: Sequence[Run], tokens: Tensor, context: int, device: torch.device) -> _Stack:
+    def of(
+        cls, runs: Sequence[StackedRun], tokens: Tensor, context: int, device: torch.device
+    ) -> _Stack:
         """As the runs are drawn."""
         model = runs[0].model.to(device)
         muon = [n for n, s in runs[0].settings.items() if _by_muon(s)]

@@ -22,7 +22,7 @@ from scalewise.networks import Network, Scaled
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingData:
     """Images with their classes, and which of them each step sees.
 
     Args:
@@ -51,7 +51,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainedRun:
     """Losses after training, (seed, rate), all finite.
 
     Args:
@@ -65,7 +65,7 @@ class Outcome:
     diverged: np.ndarray
 
 
-def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -> Task:
+def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -> TrainingData:
     """Split a data set, four parts for training and one for the test, and fix the order of a pass.
 
     Args:
@@ -89,10 +89,10 @@ def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -
         rng = np.random.default_rng([seed, 1, k])
         passes = np.concatenate([rng.permutation(len(train_rows)) for _ in range(epochs)])
         order[k] = passes[: steps * batch].reshape(steps, batch)
-    return Task(x[train_rows], y[train_rows], x[kept], y[kept], order)
+    return TrainingData(x[train_rows], y[train_rows], x[kept], y[kept], order)
 
 
-def train(scaled: Scaled, rates: Any, task: Task, *, seed: int = 0) -> Outcome:
+def train(scaled: Scaled, rates: Any, task: TrainingData, *, seed: int = 0) -> TrainedRun:
     r"""Train one network for every seed of the task and every learning rate.
 
     $$\theta\to\theta-\eta\,\lambda_\theta\,\frac{\partial\mathcal L}{\partial\theta},\qquad
@@ -123,7 +123,7 @@ def train(scaled: Scaled, rates: Any, task: Task, *, seed: int = 0) -> Outcome:
     # Negated, so that what is not a number counts as diverged.
     diverged = ~(loss < task.ignorance)
     test_known = ~diverged & (test_loss < task.ignorance)
-    return Outcome(
+    return TrainedRun(
         np.where(diverged, task.ignorance, loss),
         np.where(test_known, test_loss, task.ignorance),
         diverged,

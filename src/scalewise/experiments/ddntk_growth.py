@@ -13,7 +13,7 @@ Source: PDLT (∞.14)-(∞.17), (∞.34)-(∞.38), (∞.46)-(∞.48): F∞-1 and
 from __future__ import annotations
 
 from scalewise.experiments._form import settings
-from scalewise.experiments._growth import Growth, Settings
+from scalewise.experiments._growth import Settings, TensorGrowth
 
 TITLE = "Second differentials of the NTK"
 TEXT = (
@@ -29,7 +29,7 @@ class Config(Settings):
     """Settings with smooth activations; see `Settings`."""
 
 
-_GROWTH = Growth(
+_GROWTH = TensorGrowth(
     {letter: f"ddntk_{letter}" for letter in "RSTU"},
     unit=lambda Theta, K: Theta**3 / K,
     over="K/Θ³",

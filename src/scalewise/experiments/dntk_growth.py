@@ -14,7 +14,7 @@ Source: PDLT (11.55)-(11.56), (11.79)-(11.81), (11.98)-(11.102): F11-1 and F11-2
 from __future__ import annotations
 
 from scalewise.experiments._form import settings
-from scalewise.experiments._growth import Growth, Settings
+from scalewise.experiments._growth import Settings, TensorGrowth
 
 TITLE = "How the NTK begins to move"
 TEXT = (
@@ -35,7 +35,7 @@ class Config(Settings):
     networks: int = 3_000
 
 
-_GROWTH = Growth(
+_GROWTH = TensorGrowth(
     {letter: f"dntk_{letter}" for letter in "PQ"},
     unit=lambda Theta, K: Theta**2,
     over="/Θ²",

@@ -42,7 +42,7 @@ from scalewise.experiments._look import (
     points,
 )
 from scalewise.experiments._optimum import below_best, bootstrap_rows, drift, parabola_minimum
-from scalewise.experiments._training import Task, make_task, train
+from scalewise.experiments._training import TrainingData, make_task, train
 from scalewise.networks import MLP, Network, Scaled, apply_strategy
 from scalewise.scaling import Strategy, gamma, meta, mup, ntk, standard, width_for_gamma
 from scalewise.theory.single import single_input_flow
@@ -110,8 +110,8 @@ class Config:
         fixed = gamma(self.depths[0], self.widths[0], "1/2")
         return self.depths[size], round(width_for_gamma(fixed, self.depths[size], "1/2"))
 
-    def network(self, depth: int, width: int, task: Task) -> Network:
-        """For a `task`, of `depth` and `width`, at criticality.
+    def network(self, depth: int, width: int, task: TrainingData) -> Network:
+        """The critical network of this `depth` and `width` for a `task`.
 
         Every layer contributes equally, and biases learn no faster than weights.
         """

@@ -135,7 +135,7 @@ def _least_norm(model: QuadraticModel, y: np.ndarray) -> np.ndarray:
 
 
 def _lines(config: Config) -> xr.Dataset:
-    """Polynomials of as many coefficients as samples, and straight lines."""
+    """Polynomials with as many coefficients as samples, and straight lines."""
     rng: Generator = np.random.default_rng([config.seed, 9])
     x, place = np.linspace(-1, 1, config.degree + 1), np.linspace(-1, 1, 201)
     y = 0.5 * x + 0.2 + config.noise * rng.standard_normal((config.lines, len(x)))

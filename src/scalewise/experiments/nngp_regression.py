@@ -52,7 +52,7 @@ TEXT = (
 )
 
 
-class Row(NamedTuple):
+class PublishedRow(NamedTuple):
     """A number of the table: a data set and its training images, depth, variances, and the accuracy."""
 
     data: str
@@ -65,12 +65,20 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "MNIST 1k, ReLU": Row("mnist", 1000, "relu", 20, C_W=1.45, C_b=0.28, published=0.9279),
-    "MNIST 1k, tanh": Row("mnist", 1000, "tanh", 20, C_W=1.96, C_b=0.62, published=0.9266),
-    "CIFAR 1k, ReLU": Row("cifar10_small", 1000, "relu", 7, C_W=1.28, C_b=0.0, published=0.3608),
-    "CIFAR 1k, tanh": Row("cifar10_small", 1000, "tanh", 50, C_W=2.97, C_b=0.97, published=0.3702),
-    "MNIST 10k, ReLU": Row("mnist", 10000, "relu", 7, C_W=0.61, C_b=0.07, published=0.9765),
-    "MNIST 10k, tanh": Row("mnist", 10000, "tanh", 2, C_W=1.62, C_b=0.28, published=0.9773),
+    "MNIST 1k, ReLU": PublishedRow("mnist", 1000, "relu", 20, C_W=1.45, C_b=0.28, published=0.9279),
+    "MNIST 1k, tanh": PublishedRow("mnist", 1000, "tanh", 20, C_W=1.96, C_b=0.62, published=0.9266),
+    "CIFAR 1k, ReLU": PublishedRow(
+        "cifar10_small", 1000, "relu", 7, C_W=1.28, C_b=0.0, published=0.3608
+    ),
+    "CIFAR 1k, tanh": PublishedRow(
+        "cifar10_small", 1000, "tanh", 50, C_W=2.97, C_b=0.97, published=0.3702
+    ),
+    "MNIST 10k, ReLU": PublishedRow(
+        "mnist", 10000, "relu", 7, C_W=0.61, C_b=0.07, published=0.9765
+    ),
+    "MNIST 10k, tanh": PublishedRow(
+        "mnist", 10000, "tanh", 2, C_W=1.62, C_b=0.28, published=0.9773
+    ),
 }
 FILES = ("mnist.npz", "cifar10_small.npz")
 CLASSES = 10
@@ -163,7 +171,7 @@ def _judged(name: str, cells: xr.Dataset, config: Config) -> tuple[float, ...]:
     return *known, p, spread, float(np.sqrt(variance))
 
 
-def _tests(row: Row, config: Config) -> int:
+def _tests(row: PublishedRow, config: Config) -> int:
     return (10_000 if row.data == "mnist" else 3000) // config.fewer
 
 
@@ -206,7 +214,7 @@ def _archive(name: str) -> dict[str, np.ndarray]:
         return {key: archive[key] for key in archive}
 
 
-def images(row: Row, draw: int, config: Config) -> tuple[np.ndarray, ...]:
+def images(row: PublishedRow, draw: int, config: Config) -> tuple[np.ndarray, ...]:
     """Training images with their classes, then test images with theirs."""
     archive, each = _archive(row.data), row.train // config.fewer // CLASSES
     own = row.data == "mnist"

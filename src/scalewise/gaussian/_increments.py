@@ -103,7 +103,7 @@ def increment(sigma: Activation, order: int) -> Increment:
     return Increment(sigma, order)
 
 
-class _Product:
+class _IncrementProduct:
     r"""$z\mapsto\prod_i\delta_{p_i}(z)$."""
 
     def __init__(self, sigma: Activation, legs: Legs) -> None:
@@ -124,7 +124,7 @@ def increment_means(
     r"""$\langle\prod_i\delta_{p_i}(z)\rangle_K$ of one input, $p_i$ from 0 to 3, almost everywhere."""
     out = {}
     for legs in products:
-        value, error = single_quadrature(_Product(sigma, legs), K, sigma.split_points)
+        value, error = single_quadrature(_IncrementProduct(sigma, legs), K, sigma.split_points)
         out[legs] = Estimate(value, error, "quadrature")
     return out
 
@@ -192,7 +192,7 @@ def pair_increments(
 
 def _table(series: PairSeries, sigma: Activation, legs: Legs, *, least: int = 2) -> HermiteTable:
     parity = sigma.parity ** len(legs) * (-1) ** sum(legs)
-    return series.table(_Product(sigma, legs), parity, least=least)
+    return series.table(_IncrementProduct(sigma, legs), parity, least=least)
 
 
 def _by_quadrature(
@@ -202,7 +202,7 @@ def _by_quadrature(
 ) -> dict[tuple[Legs, Legs], Estimate]:
     """All products of two lists of functions from the same nodes."""
     sides = [sorted({product[i] for product in products}) for i in (0, 1)]
-    left, right = ([_Product(sigma, legs) for legs in side] for side in sides)
+    left, right = ([_IncrementProduct(sigma, legs) for legs in side] for side in sides)
     value, error = pair_table(left, right, PairGeometry.of(*pairs), sigma.split_points)
     out = {}
     for p, q in products:

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from scalewise._readable import readable
 
 
-class Known(NamedTuple):
+class KnownSide(NamedTuple):
     """Places where a label meets itself in a tile, and which label it is."""
 
     at: tuple[np.ndarray, ...]
@@ -142,7 +142,7 @@ class Places:
         return np.roll(values, tuple(by.values()), tuple(by)) if by else values
 
     @cached_property
-    def known(self) -> Known | None:
+    def known(self) -> KnownSide | None:
         """Places where labels meet themselves; ``None`` if nowhere."""
         if self.other or any(s % n for s, n in zip(self.shifts, self.positions, strict=False)):
             return None
@@ -157,11 +157,11 @@ class Places:
         if not same.size:
             return None
         if not self.positions:
-            return Known((first, *second), same)
+            return KnownSide((first, *second), same)
         if not any(self.crossed):
             sites = math.prod(self.positions)
             labels = same[:, None] * sites + np.arange(sites)
-            return Known((first, *second), labels.reshape(-1, *self.positions))
+            return KnownSide((first, *second), labels.reshape(-1, *self.positions))
         grids = np.ix_(first, *map(np.arange, self.positions))
         inputs = same.reshape(grids[0].shape)
         other = tuple(places.reshape(grids[0].shape) for places in second)
@@ -170,7 +170,7 @@ class Places:
         labels = np.ravel_multi_index(
             np.broadcast_arrays(inputs, *grids[1:]), (count, *self.positions)
         )
-        return Known((grids[0], *other, *grids[1:], *beyond), labels)
+        return KnownSide((grids[0], *other, *grids[1:], *beyond), labels)
 
 
 def _of(values: np.ndarray, inputs: slice | np.ndarray, positions: tuple[int, ...]) -> np.ndarray:

@@ -24,7 +24,7 @@ _NEAR = {np.dtype(np.float64): (1e-7, 3e4), np.dtype(np.float32): (1e-2, 1e1)}
 
 
 @dataclass(frozen=True)
-class Look:
+class DirectionsSeen:
     """Coordinates of a batch on known and on new directions, and which of its vectors to keep."""
 
     coordinates: np.ndarray  # of the batch, on old directions and then on new ones
@@ -85,7 +85,7 @@ class Side:
         """Smallest square of a part outside what is known, relative to the vector, that is not rounding."""
         return max(tolerance**2, self._rounding * self.amplification)
 
-    def look(self, X: np.ndarray, tolerance: float | int) -> Look | None:
+    def look(self, X: np.ndarray, tolerance: float | int) -> DirectionsSeen | None:
         """See what a batch adds, and place that behind the directions; `append` makes it one of them.
 
         ``None`` if a square is not finite.
@@ -113,10 +113,12 @@ class Side:
         apart = self.amplification < amplified and least > near
         if apart or not k or not len(kept):
             both = np.concatenate([C, new], axis=1)
-            return Look(both, kept, left, inverse, images, squares)
+            return DirectionsSeen(both, kept, left, inverse, images, squares)
         return self._beside(X, C, kept, inverse)
 
-    def _beside(self, X: np.ndarray, C: np.ndarray, kept: np.ndarray, inverse: np.ndarray) -> Look:
+    def _beside(
+        self, X: np.ndarray, C: np.ndarray, kept: np.ndarray, inverse: np.ndarray
+    ) -> DirectionsSeen:
         """Keep vectors nearly within what is known without it, lest the factor of all become singular."""
         b, k, dtype = len(kept), self.count, self._stacks.dtype
         rows = X if b == len(X) else X[kept]
@@ -132,9 +134,9 @@ class Side:
         new[np.arange(b) > _last(kept, len(X))[:, None]] = 0.0
         squares = (left**2).sum(axis=1) + (factor**2).sum(axis=1)
         both = np.concatenate([C, new], axis=1)
-        return Look(both, kept, left, inverse, images[:b], squares)
+        return DirectionsSeen(both, kept, left, inverse, images[:b], squares)
 
-    def append(self, look: Look) -> None:
+    def append(self, look: DirectionsSeen) -> None:
         """Make directions of what the last look has placed."""
         k, b = self.count, len(look.kept)
         rows = self._inverse[k : k + b]

@@ -24,8 +24,8 @@ from jaxtyping import Float
 
 from scalewise._arrays import finite_array, real_array
 from scalewise._checked import Count, Index, Positive, Precision, checked
-from scalewise.limits._directions import Look, Side
-from scalewise.limits._noise import Noise, generator
+from scalewise.limits._directions import DirectionsSeen, Side
+from scalewise.limits._noise import ParticleNoise, generator
 
 _FLOOR = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-2}
 _DEFAULT = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}
@@ -89,7 +89,7 @@ class LazyMatrix:
         capacity: Count = 16,
         antithetic: bool = False,
         decoupled: bool = False,
-        noise: tuple[Noise, Noise] | None = None,
+        noise: tuple[ParticleNoise, ParticleNoise] | None = None,
     ) -> None:
         self.dtype = np.dtype(dtype)
         self.tolerance = _tolerance(tolerance, self.dtype)
@@ -101,7 +101,7 @@ class LazyMatrix:
         self.scale = 1.0
         if noise is None:
             stream = generator(seed)
-            noise = Noise(stream, n_out, paired=antithetic), Noise(stream, n_in)
+            noise = ParticleNoise(stream, n_out, paired=antithetic), ParticleNoise(stream, n_in)
         self._noise = noise
         self._in = Side(n_in, capacity, self.dtype)
         self._out = Side(n_out, capacity, self.dtype)
@@ -244,7 +244,7 @@ class LazyMatrix:
         self._moved += self._velocity
         self.scale += self._drift
 
-    def _look(self, name: str, vectors: np.ndarray, near: Side) -> Look:
+    def _look(self, name: str, vectors: np.ndarray, near: Side) -> DirectionsSeen:
         vectors = real_array(f"`{name}`", vectors)
         if vectors.ndim != 2 or vectors.shape[1] != near.width:
             raise ValueError(
@@ -270,7 +270,7 @@ class LazyMatrix:
             )
         return found
 
-    def _draw(self, far: Side, rows: int, noise: Noise, sigma: float | int) -> np.ndarray:
+    def _draw(self, far: Side, rows: int, noise: ParticleNoise, sigma: float | int) -> np.ndarray:
         """Images of new directions on the far side."""
         found = far.fresh(rows)
         if rows:

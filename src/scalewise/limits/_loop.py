@@ -21,7 +21,7 @@ FINISHED = "finished"
 
 @dataclass(frozen=True, kw_only=True)
 @readable
-class Course(ABC):
+class RunCourse(ABC):
     """A training as the loop sees it, whatever is trained."""
 
     task: Task  # samples and loss
@@ -50,7 +50,7 @@ class Course(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 @readable
-class Job(Course):
+class Job(RunCourse):
     """A deep network that is trained."""
 
     net: Network
@@ -78,7 +78,7 @@ class Job(Course):
 
 
 @dataclass(frozen=True)
-class Look:
+class Recorded:
     """Outputs and kernels before a step; several replicas are the first axis of every array."""
 
     # Outputs of the samples of this step, (..., sample, output); for a pair of batches (..., 2,
@@ -100,7 +100,7 @@ class Look:
 class Method(Protocol):
     """An algorithm that trains: what it shows before a step, and the step."""
 
-    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Recorded:
         """Outputs before the step on these samples, and of everything if it is recorded."""
         ...
 
@@ -117,7 +117,7 @@ class Records:
     # Outputs of all samples, then of the test inputs.
     logits: list[np.ndarray] = field(default_factory=list)
     loss: list[np.ndarray] = field(default_factory=list)  # mean over the samples
-    # As of `Look`; empty for a method without.
+    # As of `Recorded`; empty for a method without.
     kernel: list[np.ndarray] = field(default_factory=list)
     # Coordinates of every hidden layer, if they were asked for.
     coordinates: list[np.ndarray] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Records:
         return float(standard_error(self.stacked("logits")).max())
 
 
-def descend(method: Method, course: Course) -> Records:
+def descend(method: Method, course: RunCourse) -> Records:
     """Train: look, record where it is asked for, and step."""
     records, task, times = Records(), course.task, set(course.times)
     for t in range(course.steps + 1):
@@ -164,11 +164,11 @@ def descend(method: Method, course: Course) -> Records:
     return records
 
 
-def _not_finite(course: Course, t: int, what: str) -> str:
+def _not_finite(course: RunCourse, t: int, what: str) -> str:
     return f"{what} not finite at step {t}: {course.remedy(t)}"
 
 
-def _record(records: Records, course: Course, t: int, seen: Look) -> bool:
+def _record(records: Records, course: RunCourse, t: int, seen: Recorded) -> bool:
     """Write down what was seen, unless the loss or a kernel is not finite."""
     logits = np.asarray(seen.logits, dtype=np.float64)
     y, loss = course.task.targets, course.task.loss

@@ -50,7 +50,7 @@ def normal(stream: np.random.Generator, out: np.ndarray) -> None:
         part[pairs:] = radius[: part.size - pairs]
 
 
-class Noise:
+class ParticleNoise:
     """Standard normal rows over the particles of one space, equal in its two halves if `paired`.
 
     The first `spread` rows are spread: each particle has its law, but together they are not independent points

@@ -18,7 +18,7 @@ from scalewise.limits._network import Network
 from scalewise.limits._on import Exact, Finite, Infinite, Kernel, Lazy
 from scalewise.limits._tolerance import standard_error
 from scalewise.limits.methods._coefficients import train_coefficients
-from scalewise.limits.methods._kernel import Kernels, train_draws, train_kernel
+from scalewise.limits.methods._kernel import LogitKernels, train_draws, train_kernel
 from scalewise.limits.methods._lazy import train_lazy, train_particles
 from scalewise.limits.methods._real import train_real
 from scalewise.scaling import classify
@@ -117,7 +117,7 @@ def train(
     return found
 
 
-def _run(job: Job, on: On) -> tuple[Records, Kernels | None, dict[str, Any]]:
+def _run(job: Job, on: On) -> tuple[Records, LogitKernels | None, dict[str, Any]]:
     """Records that a method leaves, the kernels of the kernel regime, and attributes that describe the run."""
     if isinstance(on, Finite):
         return train_real(job, on), None, {"width": float(on.width), "seed": on.seed}
@@ -141,7 +141,7 @@ def _run(job: Job, on: On) -> tuple[Records, Kernels | None, dict[str, Any]]:
 
 
 def _dataset(
-    job: Job, records: Records, kernels: Kernels | None, attrs: dict[str, Any]
+    job: Job, records: Records, kernels: LogitKernels | None, attrs: dict[str, Any]
 ) -> xr.Dataset:
     net, task = job.net, job.task
     square = ("sample", "sample_1")

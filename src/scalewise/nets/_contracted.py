@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.nets._networks import precision
-from scalewise.nets._passes import Field, Passes
+from scalewise.nets._passes import FieldJet, StepPasses
 from scalewise.nets._slopes import (
     Gradients,
     Terms,
@@ -50,7 +50,7 @@ class _Legs:
         batch: How many steps are taken at once.
     """
 
-    passes: Passes
+    passes: StepPasses
     rows: Any
     batch: int
 
@@ -202,7 +202,7 @@ def _contracted(
     names: tuple[str, ...],
     node: int,
 ) -> list[Any]:
-    passes = Passes(Field(program, node), by_node(program, parameters, jnp), x, rates)
+    passes = StepPasses(FieldJet(program, node), by_node(program, parameters, jnp), x, rates)
     at = _Legs(passes, rows, max(1, _AT_ONCE // (len(rows) * len(x) * _numbers(program))))
     return [make(at, cuts[:count]) for make, count in map(TENSORS.__getitem__, names)]
 

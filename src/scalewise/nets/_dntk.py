@@ -27,9 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.nets import _slopes as slopes
-from scalewise.nets._drawn import Numbers
-from scalewise.nets._neurons import Neurons
-from scalewise.nets._passes import Passes
+from scalewise.nets._drawn import DrawnNumbers
+from scalewise.nets._neurons import LayerNeurons
+from scalewise.nets._passes import StepPasses
 from scalewise.nets._slopes import Gradients
 from scalewise.networks.spi import Program
 
@@ -57,15 +57,15 @@ class Differentials:
     probes: int = PROBES
 
     @cached_property
-    def neurons(self) -> tuple[Neurons, ...]:
+    def neurons(self) -> tuple[LayerNeurons, ...]:
         """Neurons of each layer."""
-        return tuple(Neurons(self.program, layer) for layer in self.layers)
+        return tuple(LayerNeurons(self.program, layer) for layer in self.layers)
 
     @cached_property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> DrawnNumbers:
         """The random numbers: weights, and vectors of signs for each layer."""
         read = tuple(k for own in self.neurons for k in own.read)
-        return Numbers(
+        return DrawnNumbers(
             self.program,
             read,
             self.samples,
@@ -88,7 +88,7 @@ class Differentials:
 class _Ring(NamedTuple):
     """One network and its vectors of signs."""
 
-    passes: Passes
+    passes: StepPasses
     signs: Any  # (probe, entry), each on the half of its neuron
     y: Any  # (sample, entry)
     others: Any  # (probe, sample, entry): y on the half of the other neuron
@@ -105,7 +105,7 @@ class _Bent(NamedTuple):
     curves: Gradients  # of the next vector, an axis of pairs in front
 
 
-def _ring(passes: Passes, signs: Any) -> _Ring:
+def _ring(passes: StepPasses, signs: Any) -> _Ring:
     """Gradients of all vectors of signs, and of y, at once."""
     count, neurons = len(signs), passes.neurons
     halves = jnp.stack(neurons.halves).astype(signs.dtype)
@@ -178,7 +178,7 @@ def _pair_of(samples: int) -> np.ndarray:
     return np.maximum(found, found.T)
 
 
-def _contractions(passes: Passes, signs: Any, second: bool) -> dict[str, Any]:
+def _contractions(passes: StepPasses, signs: Any, second: bool) -> dict[str, Any]:
     """Means of all contractions over the signs of one network."""
     ring, each = _ring(passes, signs), jnp.arange(len(signs))
     at = jax.vmap(partial(_bend, ring))(each)
@@ -234,7 +234,7 @@ def sample_dntk(numbers: Any, x: Any, *, of: Differentials) -> dict[str, Any]:
             if not neurons.above_random_layers:
                 layers.append({part: jnp.zeros(len(x) ** 4) for part in of.parts})
                 continue
-            passes = Passes(neurons, weights, x)
+            passes = StepPasses(neurons, weights, x)
             means = _contractions(passes, its.reshape(of.probes, -1), of.second)
             layers.append(_tensors(means, neurons.rate))
         return {part: jnp.stack([found[part].reshape(-1) for found in layers]) for part in of.parts}

@@ -15,7 +15,7 @@ from scalewise.networks.spi import Draw, Dropout, Program, Weights
 
 
 @dataclass(frozen=True)
-class Numbers:
+class DrawnNumbers:
     """The numbers that a network needs.
 
     Args:

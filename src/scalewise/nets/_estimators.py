@@ -25,7 +25,7 @@ Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Part:
+class SumPart:
     """Something drawn of every network of a family.
 
     Args:
@@ -44,7 +44,7 @@ class Estimator:
     """How one observable is measured.
 
     Args:
-        part: What is drawn.
+        part: The ensemble that is drawn.
         sums: What must be summed of it.
         read: From sums, widths of the layers below and the number of samples to values and standard
             errors, both (layers, sample, ...).
@@ -53,7 +53,7 @@ class Estimator:
             each width, and the fit over widths its slope.
     """
 
-    part: Part
+    part: SumPart
     sums: Kind
     read: Reading
     first: Callable[[Any, np.ndarray], np.ndarray] | None = None
@@ -120,18 +120,18 @@ def _either(there: Reading, back: Reading) -> Reading:
 _between_halves = _either(_covariance(0, 1), _covariance(1, 0))
 
 
-_METRIC = Part("layers", "metric", _pairs)
-_NTK = Part("layers", "ntk", _pairs)
+_METRIC = SumPart("layers", "metric", _pairs)
+_NTK = SumPart("layers", "ntk", _pairs)
 # The metric by either half of the neurons, where a neuron has a part that it remembers.
-_HALVES = Part("layers", "halves", lambda samples: 2 * _pairs(samples))
+_HALVES = SumPart("layers", "halves", lambda samples: 2 * _pairs(samples))
 # The metric and omega, the NTK of a layer averaged over its weights; both of another neuron behind them where two
 # neurons have estimates of their own.
-_JOINT = Part("statistics", "joint", lambda samples: 2 * _pairs(samples))
-_JOINT_IN_PAIRS = Part("statistics", "joint", lambda samples: 4 * _pairs(samples))
+_JOINT = SumPart("statistics", "joint", lambda samples: 2 * _pairs(samples))
+_JOINT_IN_PAIRS = SumPart("statistics", "joint", lambda samples: 4 * _pairs(samples))
 
 
 def _quads(family: str, name: str) -> Estimator:
-    return Estimator(Part(family, name, lambda samples: samples**4), MeanSums, _mean_of_quads)
+    return Estimator(SumPart(family, name, lambda samples: samples**4), MeanSums, _mean_of_quads)
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -172,13 +172,13 @@ _WITH_SKIPS = {"four_point_vertex": Estimator(_HALVES, CovarianceSums, _between_
 
 
 # Of layers of every kind, from real weights.
-_PROGRAM = Part("program", "metric", _pairs)
+_PROGRAM = SumPart("program", "metric", _pairs)
 _OF_ANY = {
     "kernel": Estimator(_PROGRAM, MeanSums, _mean_of_pairs, first_of_program),
     "metric_nlo": Estimator(_PROGRAM, MeanSums, _mean_of_pairs, slope_of="the metric"),
     "four_point_vertex": Estimator(_PROGRAM, CovarianceSums, _covariance(0, 0)),
     "ntk": Estimator(
-        Part("program", "ntk", _pairs),
+        SumPart("program", "ntk", _pairs),
         MeanSums,
         _mean_of_pairs,
         partial(first_of_program, ntk=True),
@@ -186,7 +186,7 @@ _OF_ANY = {
 }
 
 
-_BY_HALVES = Part("program", "halves", lambda samples: 2 * _pairs(samples))
+_BY_HALVES = SumPart("program", "halves", lambda samples: 2 * _pairs(samples))
 _OF_ANY_WITH_SKIPS = {"four_point_vertex": Estimator(_BY_HALVES, CovarianceSums, _between_halves)}
 
 

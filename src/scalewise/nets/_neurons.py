@@ -22,7 +22,7 @@ Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 
 
 @dataclass(frozen=True)
-class Neurons:
+class LayerNeurons:
     """The neurons of a layer, by what they read.
 
     Args:

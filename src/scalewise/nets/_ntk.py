@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.nets._random import take
-from scalewise.nets._sampler import Layer, in_place
+from scalewise.nets._sampler import SampledLayer, in_place
 from scalewise.networks import Network
 
 PROBES = 1
@@ -92,7 +92,7 @@ def _root(xp: Any, B: Any) -> Any:
 
 
 def mean_ntks(
-    net: Network, x: Float[np.ndarray, "sample feature"], layers: list[Layer], numbers: Any
+    net: Network, x: Float[np.ndarray, "sample feature"], layers: list[SampledLayer], numbers: Any
 ) -> Float[np.ndarray, "network layer sample sample"]:
     r"""Unbiased draws of the mean NTK of the layers 2..L, one for each network.
 

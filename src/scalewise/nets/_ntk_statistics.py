@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._drawn import Numbers
-from scalewise.nets._neurons import Neurons
-from scalewise.nets._passes import Passes
+from scalewise.nets._drawn import DrawnNumbers
+from scalewise.nets._neurons import LayerNeurons
+from scalewise.nets._passes import StepPasses
 from scalewise.networks._by_jax import Side, by_all_weights
 from scalewise.networks.spi import Program, rates_of
 
@@ -51,18 +51,18 @@ class Statistics:
     rows: int = ROWS
 
     @cached_property
-    def neurons(self) -> tuple[Neurons, ...]:
+    def neurons(self) -> tuple[LayerNeurons, ...]:
         """Neurons of each layer."""
-        return tuple(Neurons(self.program, layer) for layer in self.layers)
+        return tuple(LayerNeurons(self.program, layer) for layer in self.layers)
 
     @cached_property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> DrawnNumbers:
         """The random numbers: weights, and two signs of every entry where there are too many."""
         read = tuple(k for own in self.neurons for k in own.read)
         signs = tuple(
             own.entries for own in self.neurons for _ in range(2) if own.entries > self.rows
         )
-        return Numbers(self.program, read, self.samples, signs)
+        return DrawnNumbers(self.program, read, self.samples, signs)
 
     @property
     def in_pairs(self) -> bool:
@@ -81,7 +81,7 @@ class Statistics:
         return [[next(rest), next(rest)] if own.entries > self.rows else [] for own in self.neurons]
 
 
-def _vectors(neurons: Neurons, signs: list[Any], rows: int) -> list[Any]:
+def _vectors(neurons: LayerNeurons, signs: list[Any], rows: int) -> list[Any]:
     """Vectors of either neuron (row, entry): the entries themselves, or groups of neighbours with signs."""
     count = neurons.entries
     size = -(-count // rows)
@@ -91,7 +91,7 @@ def _vectors(neurons: Neurons, signs: list[Any], rows: int) -> list[Any]:
     return [where * half * sign for half, sign in zip(neurons.halves, signs, strict=True)]
 
 
-def _of_layer(of: Statistics, passes: Passes, signs: list[Any]) -> dict[str, Any]:
+def _of_layer(of: Statistics, passes: StepPasses, signs: list[Any]) -> dict[str, Any]:
     """One draw of each part in one layer of one network, flat."""
     neurons, samples = passes.neurons, len(passes.x)
     program, rates = neurons.program, rates_of(neurons.program)
@@ -157,7 +157,7 @@ def sample_statistics(numbers: Any, x: Any, *, of: Statistics) -> dict[str, Any]
         weights, signs = of.numbers.drawn_from(own)
         layers = []
         for neurons, its in zip(of.neurons, of.own_signs(signs), strict=True):
-            layers.append(_of_layer(of, Passes(neurons, weights, x), its))
+            layers.append(_of_layer(of, StepPasses(neurons, weights, x), its))
         return {part: jnp.stack([found[part] for found in layers]) for part in of.parts}
 
     return jax.vmap(one)(numbers)

@@ -26,7 +26,7 @@ from scalewise.networks.spi import Program, Weights, rates_of
 
 
 @runtime_checkable
-class Reader(Protocol):
+class NetworkReader(Protocol):
     """A reading of a network: the outputs, a layer, or what two neurons of one read."""
 
     @property
@@ -44,11 +44,11 @@ class Reader(Protocol):
         ...
 
 
-Read = TypeVar("Read", bound=Reader)
+Read = TypeVar("Read", bound=NetworkReader)
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldJet:
     """A node that is read as it is, place after place.
 
     Args:
@@ -87,7 +87,7 @@ _Push = tuple[dict[int, Any], dict[int, Any]]
 
 
 @dataclass(frozen=True)
-class Passes(Generic[Read]):
+class StepPasses(Generic[Read]):
     """One network, as its slopes are taken.
 
     Args:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.nets._drawn import Numbers
+from scalewise.nets._drawn import DrawnNumbers
 from scalewise.networks import Network
 from scalewise.networks._by_jax import by_all_weights, forward, nothing
 from scalewise.networks.spi import Draw, Program, Weights, fields, last_entering, rates_of
@@ -47,12 +47,12 @@ class Drawn:
     halves: bool = False
 
     @cached_property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> DrawnNumbers:
         """The numbers: weights of what lies below the layers that are measured, and signs."""
         parts = [(layer, part) for layer in self.layers for part in self.parts(layer)]
         read = tuple(k for _, part in parts for k in self.read(part))
         signs = tuple(self.entries(part) for _, part in parts) if self.slopes else ()
-        return Numbers(self.program, read, self.samples, signs)
+        return DrawnNumbers(self.program, read, self.samples, signs)
 
     @property
     def sizes(self) -> list[tuple[int, ...]]:

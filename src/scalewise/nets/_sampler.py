@@ -29,7 +29,7 @@ from scalewise.networks import Network
 Sigma = Callable[[Any], Any]
 
 
-class Layer(NamedTuple):
+class SampledLayer(NamedTuple):
     r"""One hidden layer of every network of a batch.
 
     Args:
@@ -121,7 +121,7 @@ def draw_layers(
     *,
     sigma: Sigma,
     slopes: bool = False,
-) -> list[Layer]:
+) -> list[SampledLayer]:
     r"""The hidden layers of one network for each row of numbers.
 
     Args:
@@ -152,17 +152,17 @@ def draw_layers(
         Q = None
         if i < net.depth - 2:
             Q, R = _factor(s, *(np.asarray(c[i + 1], dtype) for c in (net.C_b, net.C_W)))
-        layers.append(Layer(xi, derivative, gram, Q, z if net.skips[i + 1] else None))
+        layers.append(SampledLayer(xi, derivative, gram, Q, z if net.skips[i + 1] else None))
     return layers
 
 
 def draw_numbers(keys: Any, count: int, dtype: str) -> Any:
-    """Standard normal numbers for each key, as NumPy's or JAX's array, whichever will work on them."""
+    """Standard normal numbers for each key, as an array of NumPy or JAX, depending on which uses them."""
     return (philox if on_host() else normals)(keys, count=count, dtype=dtype)
 
 
 def metrics(
-    net: Network, layers: list[Layer], *, neurons: slice = slice(None)
+    net: Network, layers: list[SampledLayer], *, neurons: slice = slice(None)
 ) -> Float[np.ndarray, "network layer sample sample"]:
     r"""$\widehat G^{(2)},\dots,\widehat G^{(L)}$ of each network, averaged over the weights above.
 

@@ -194,7 +194,7 @@ def resized(positions: Any, lengths: Any, wanted: int, method: str, xp: Any = np
 
 
 @dataclass(frozen=True)
-class Share(Reading):
+class PresentShare(Reading):
     """Inverse number of positions of a sample, at one site."""
 
     said = "1 / positions"

@@ -12,8 +12,8 @@ from scalewise.networks.spi import Matrix, Norm
 from scalewise.reading._fields import (
     Entries,
     Function,
-    Known,
-    Logits,
+    KnownField,
+    LogitsOf,
     Made,
     Shares,
     Turned,
@@ -23,7 +23,7 @@ from scalewise.reading._reader import Reader
 from scalewise.reading._trees import norm_in, softmax_in
 
 
-def shares_of(read: Reader, own: Entries) -> tuple[Known, Entries] | None:
+def shares_of(read: Reader, own: Entries) -> tuple[KnownField, Entries] | None:
     """Entries as weights of positions: what a function makes of logits tells whether it is their softmax."""
     owners = read.fields.owners(own)
     if len(owners) != 1:
@@ -32,7 +32,7 @@ def shares_of(read: Reader, own: Entries) -> tuple[Known, Entries] | None:
     if isinstance(known.what, Shares):
         return known, own
     logits = read.source(known).what
-    if not isinstance(logits, Logits):
+    if not isinstance(logits, LogitsOf):
         return None
     _, tree = read.tree(known)
     factor = None if known.channels == 1 else softmax_in(tree, known.channels)
@@ -45,7 +45,7 @@ def shares_of(read: Reader, own: Entries) -> tuple[Known, Entries] | None:
     return made, own - known.start + made.start
 
 
-def _asked(read: Reader, x: Entries) -> tuple[Known, Entries, float, Norm | None]:
+def _asked(read: Reader, x: Entries) -> tuple[KnownField, Entries, float, Norm | None]:
     """Queries or keys: a field, its entries, the number by which it is multiplied, and the norm of its heads."""
     known, x = read.settled(x)
     of, factor, norm = known, 1.0, None
@@ -119,7 +119,7 @@ def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
         raise read.refuse("compares different samples. Samples must be independent of each other.")
     heads = queries.channels // size
     both = None if turns[0] is None or turns[1] is None else (turns[0], turns[1])
-    what = Logits(queries.number, keys.number, size, f * g, turns=both, norm=norm, group=group)
+    what = LogitsOf(queries.number, keys.number, size, f * g, turns=both, norm=norm, group=group)
     made = read.fields.new(queries.samples, (heads, queries.places), keys.places, what)
     index = (a.sample[..., 0] * heads + head) * queries.places + a.position[..., 0]
     return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
@@ -142,7 +142,7 @@ def _alone(read: Reader, x: Entries) -> tuple[Entries, int]:
 def softmax(read: Reader, x: Entries, axis: int) -> Entries:
     """Weights of positions from logits."""
     (known,) = read.fields.owners(x) or (None,)
-    if known is None or not isinstance(known.what, Logits):
+    if known is None or not isinstance(known.what, LogitsOf):
         raise read.refuse("takes a softmax of something other than the logits of an attention.")
     d = read.fields.decoded(x)
     if x.shape[axis] != known.channels or np.any(d.position != d.position.take([0], axis=axis)):
@@ -153,7 +153,7 @@ def softmax(read: Reader, x: Entries, axis: int) -> Entries:
     return x - known.start + made.start
 
 
-def attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
+def attended(read: Reader, shares: KnownField, p: Entries, v: Entries) -> Entries:
     """Averages of values (..., other, channel) by weights (..., position, other)."""
     what = shares.what
     assert isinstance(what, Shares)
@@ -190,7 +190,7 @@ def attended(read: Reader, shares: Known, p: Entries, v: Entries) -> Entries:
     return made.start + index[..., None] + channel[..., None] + np.arange(size)
 
 
-def _power(read: Reader, logits: Logits) -> float:
+def _power(read: Reader, logits: LogitsOf) -> float:
     if logits.scale <= 0:
         raise read.refuse("multiplies logits by a negative number. Let it be positive.")
     if logits.size == 1:
@@ -202,7 +202,9 @@ def _power(read: Reader, logits: Logits) -> float:
     return near if abs(power - near) < 1e-6 else power
 
 
-def _added(read: Reader, logits: Logits, shape: tuple[int, ...]) -> tuple[bool, tuple[Matrix, ...]]:
+def _added(
+    read: Reader, logits: LogitsOf, shape: tuple[int, ...]
+) -> tuple[bool, tuple[Matrix, ...]]:
     """Whatever is added to logits, (head, position, other): true if it masks what follows; and numbers of heads."""
     if logits.added is None:
         return False, ()

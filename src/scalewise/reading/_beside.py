@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.reading._fields import Known, Made, NotSeparableError, Turned
-from scalewise.reading._grids import Grid
+from scalewise.reading._fields import KnownField, Made, NotSeparableError, Turned
+from scalewise.reading._grids import FieldGrid
 
 Reader = Any  # that of `_reader.py`, which imports this file
 
 
-def reordered(read: Reader, grid: Grid) -> Known | None:
+def reordered(read: Reader, grid: FieldGrid) -> KnownField | None:
     """Channels of one field in another order, some of them times numbers; ``None`` if it is something else."""
     d = read.fields.decoded(grid.ids)
     if (
@@ -44,7 +44,7 @@ def reordered(read: Reader, grid: Grid) -> Known | None:
     return read.new(source, Turned(source.number, ((order, numbers),)))
 
 
-def beside(read: Reader, grid: Grid) -> Known:
+def beside(read: Reader, grid: FieldGrid) -> KnownField:
     """Channels of several fields beside each other, or positions after one another."""
     if (made := reordered(read, grid)) is not None:
         return made

@@ -17,7 +17,7 @@ from scalewise._readable import Rows, readable
 from scalewise.activations import Activation
 from scalewise.critical import criticality
 from scalewise.networks import Network
-from scalewise.reading._steps import Drawn, Step, Traced
+from scalewise.reading._steps import BuildStep, DrawnLayer, Traced
 
 _SAME = 1e-3  # of a factor
 _READOUT = 0.25  # half of the size of a signal
@@ -106,7 +106,7 @@ def proposals(net: Network, x: np.ndarray) -> tuple[Proposal, ...]:
         if step.verb != "draw":
             sizes.append(_size(step, below, x))
             continue
-        drawn: Drawn = step.given[0]
+        drawn: DrawnLayer = step.given[0]
         own, target = drawn.own, targets[k]
         known = found.get(drawn.name)
         if (
@@ -123,7 +123,12 @@ def proposals(net: Network, x: np.ndarray) -> tuple[Proposal, ...]:
 
 
 def _proposed(
-    steps: tuple[Step, ...], step: Step, target: float, size: float, normed: bool, C_b: float
+    steps: tuple[BuildStep, ...],
+    step: BuildStep,
+    target: float,
+    size: float,
+    normed: bool,
+    C_b: float,
 ) -> tuple[float, str]:
     """The variance of a random layer, and why."""
     below = steps[step.of[0]] if step.of[0] >= 0 else None
@@ -139,7 +144,7 @@ def _proposed(
     return wanted, f"one of {round(1 / target)} branches"
 
 
-def _size(step: Step, below: list[float], x: np.ndarray) -> float:
+def _size(step: BuildStep, below: list[float], x: np.ndarray) -> float:
     """The mean square of what a step without weights makes."""
     given = step.given
     match step.verb:
@@ -167,7 +172,7 @@ def _square(sigma: Activation, size: float) -> float:
     return float(values @ _WEIGHTS / _WEIGHTS.sum())
 
 
-def _ancestors(steps: tuple[Step, ...]) -> list[frozenset[int]]:
+def _ancestors(steps: tuple[BuildStep, ...]) -> list[frozenset[int]]:
     found: list[frozenset[int]] = []
     for k, step in enumerate(steps):
         below = frozenset().union(*(found[j] for j in step.of if j >= 0))
@@ -175,7 +180,7 @@ def _ancestors(steps: tuple[Step, ...]) -> list[frozenset[int]]:
     return found
 
 
-def _normed(steps: tuple[Step, ...]) -> list[bool]:
+def _normed(steps: tuple[BuildStep, ...]) -> list[bool]:
     """True of steps whose inputs have a size that a norm has set, at some layer before."""
     found: list[bool] = []
     for step in steps:
@@ -184,7 +189,7 @@ def _normed(steps: tuple[Step, ...]) -> list[bool]:
     return found
 
 
-def _targets(steps: tuple[Step, ...]) -> dict[int, float]:
+def _targets(steps: tuple[BuildStep, ...]) -> dict[int, float]:
     """The size of every random layer."""
     above = _ancestors(steps)
     found = {k: 1.0 for k, step in enumerate(steps) if step.verb == "draw"}
@@ -208,7 +213,7 @@ def _targets(steps: tuple[Step, ...]) -> dict[int, float]:
     return found
 
 
-def _streams(steps: tuple[Step, ...], trunks: dict[int, int]) -> dict[int, int]:
+def _streams(steps: tuple[BuildStep, ...], trunks: dict[int, int]) -> dict[int, int]:
     """Numbers of branches in the stream of every sum."""
     first: dict[int, int] = {}
     for k in sorted(trunks):
@@ -226,7 +231,7 @@ def _streams(steps: tuple[Step, ...], trunks: dict[int, int]) -> dict[int, int]:
     return {k: counts[start] for k, start in first.items()}
 
 
-def _last_draws(steps: tuple[Step, ...], end: int) -> list[int]:
+def _last_draws(steps: tuple[BuildStep, ...], end: int) -> list[int]:
     """The random layers that make a field, if nothing but sums and maps of positions follows them."""
     step = steps[end]
     if step.verb == "draw":
@@ -245,7 +250,7 @@ def with_variances(net: Network, found: tuple[Proposal, ...]) -> Network:
     for step in layer.steps:
         given = step.given
         if step.verb == "draw":
-            drawn: Drawn = given[0]
+            drawn: DrawnLayer = given[0]
             factor = factors.get(drawn.name.split(" (")[0], 1.0)
             own = replace(drawn.own, C_W=drawn.own.C_W * factor**2)
             given = (replace(drawn, own=own),)

@@ -13,11 +13,11 @@ from scalewise.reading._fields import (
     Entries,
     Gains,
     Input,
-    Known,
+    KnownField,
     Linear,
-    Logits,
+    LogitsOf,
     Made,
-    Numbers,
+    NumberField,
     Placed,
     Shares,
     Turned,
@@ -84,7 +84,7 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
     """A function of one field and of numbers."""
     owners = read.fields.owners(given[at])
     known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
-    if isinstance(known.what, Logits) and name in ("add", "sub", "mul", "div", "where"):
+    if isinstance(known.what, LogitsOf) and name in ("add", "sub", "mul", "div", "where"):
         values = [o.value for k, o in enumerate(given) if k != at]
         return of_logits(read, name, at, values, (known, entries))
     if isinstance(known.what, Shares):
@@ -113,7 +113,7 @@ def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]
     return np.where(entries > 0, moved, 0) if zeros else moved
 
 
-def applied(read, known, name, tree, numbers, at) -> Known:
+def applied(read, known, name, tree, numbers, at) -> KnownField:
     """A function of one field; a sum is multiplied term by term."""
     factor = None
     if name == "neg":
@@ -136,7 +136,7 @@ def applied(read, known, name, tree, numbers, at) -> Known:
 
 
 def _with_numbers(
-    read: Reader, name: str, given: list, at: int, known: Known, entries: Entries
+    read: Reader, name: str, given: list, at: int, known: KnownField, entries: Entries
 ) -> Entries:
     """A field times numbers of its positions."""
     value = np.broadcast_to(given[1 - at].value, entries.shape) if len(given) == 2 else np.zeros(())
@@ -170,7 +170,7 @@ def _with_numbers(
 
 
 def _of_inputs(
-    read: Reader, name: str, known: Known, entries: Entries, value: np.ndarray
+    read: Reader, name: str, known: KnownField, entries: Entries, value: np.ndarray
 ) -> Entries:
     """Numbers of the inputs times others, or with others added."""
     d = read.fields.decoded(entries)
@@ -204,7 +204,7 @@ def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
         raise read.refuse(
             "adds other numbers for other samples. Give the model all that it reads as inputs."
         )
-    beside = read.fields.new(1, known.positions, known.channels, Numbers(numbers[0]))
+    beside = read.fields.new(1, known.positions, known.channels, NumberField(numbers[0]))
     made = _combined(read, "add", known, beside, known)
     return entries - known.start + made.start
 
@@ -218,7 +218,7 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
         return _as_gains(read, known, entries, *fields[1 - lead])
     adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
     other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
-    if not isinstance(other, Known):
+    if not isinstance(other, KnownField):
         given: list = [entries, Plain(np.array(other))]
         return entrywise(read, name, given if lead == 0 else given[::-1])
     one_, two_ = (known, other) if lead == 0 else (other, known)
@@ -226,12 +226,14 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     return entries - known.start + made.start
 
 
-def _counts(read: Reader, of: Known) -> bool:
+def _counts(read: Reader, of: KnownField) -> bool:
     """True if a field is a parameter that counts as one."""
     return isinstance(read.source(of).what, Weight) and _number(read, of) is None
 
 
-def _as_gains(read: Reader, known: Known, entries: Entries, by: Known, its: Entries) -> Entries:
+def _as_gains(
+    read: Reader, known: KnownField, entries: Entries, by: KnownField, its: Entries
+) -> Entries:
     """Numbers of positions times a parameter of channels, before there is what both multiply."""
     shape = np.broadcast_shapes(entries.shape, its.shape)
     entries, its = np.broadcast_to(entries, shape), np.broadcast_to(its, shape)
@@ -256,14 +258,14 @@ def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand
     for k, operand in enumerate(given):
         if isinstance(operand, Plain):
             value = one_number(operand.value)
-            other: Known | float | None = value
+            other: KnownField | float | None = value
         else:
             other = known if k == lead else _aligned(read, known, entries, *own[k], bias=False)
         if other is None:
             raise read.refuse(
                 f"computes {name!r} of fields and of numbers that differ from place to place."
             )
-        if isinstance(other, Known):
+        if isinstance(other, KnownField):
             root, tree = read.tree(other)
             roots.add(root)
             trees.append(tree)
@@ -275,8 +277,8 @@ def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand
     return entries - known.start + made.start
 
 
-def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
-    def rank(own: tuple[Known, Entries]) -> tuple[bool, bool, int]:
+def _lead(read: Reader, fields: list[tuple[KnownField, Entries]]) -> int:
+    def rank(own: tuple[KnownField, Entries]) -> tuple[bool, bool, int]:
         known, entries = own
         raw = isinstance(read.source(known).what, Weight)
         whole = entries.size == known.size and distinct(entries) == known.size
@@ -286,8 +288,14 @@ def _lead(read: Reader, fields: list[tuple[Known, Entries]]) -> int:
 
 
 def _aligned(
-    read: Reader, known: Known, entries: Entries, other: Known, its: Entries, *, bias: bool
-) -> Known | float:
+    read: Reader,
+    known: KnownField,
+    entries: Entries,
+    other: KnownField,
+    its: Entries,
+    *,
+    bias: bool,
+) -> KnownField | float:
     """Another field at the places of one; the number that it is, if a parameter is one."""
     source = read.source(other)
     whole = entries.size == known.size and distinct(entries) == known.size
@@ -333,7 +341,7 @@ def _aligned(
     return read.chosen(other, rows, known.positions)
 
 
-def _number(read: Reader, of: Known) -> float | None:
+def _number(read: Reader, of: KnownField) -> float | None:
     """The number that a function of a parameter is when training begins; ``None`` if it is drawn, or counts."""
     root, tree = read.tree(of)
     what = read.fields.known[root].what
@@ -345,7 +353,9 @@ def _number(read: Reader, of: Known) -> float | None:
     return float(np.asarray(evaluate(tree, np.array(law.constant))))
 
 
-def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
+def _combined(
+    read: Reader, name: str, a: KnownField, b: KnownField, like: KnownField
+) -> KnownField:
     """A function of two fields of one shape."""
     if name == "add" and Turned in (type(a.what), type(b.what)):
         own, other = read.turned(a), read.turned(b)
@@ -390,7 +400,7 @@ def _combined(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known
     raise read.refuse(f"computes {name!r} of two fields. Sums and products of them are known.")
 
 
-def _gated(read: Reader, name: str, a: Known, b: Known, like: Known) -> Known:
+def _gated(read: Reader, name: str, a: KnownField, b: KnownField, like: KnownField) -> KnownField:
     raise read.refuse(
         "multiplies channels by one number for each position, made of other channels. Let it have as many channels."
     )

@@ -96,7 +96,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberField:
     """Numbers of positions and channels, the same for all samples and at every width: (position, channel)."""
 
     numbers: np.ndarray
@@ -148,7 +148,7 @@ class Gains:
 
 
 @dataclass(frozen=True)
-class Logits:
+class LogitsOf:
     """Products of queries and keys: positions (head, position), the keys being channels; numbers are added.
 
     Args:
@@ -176,7 +176,7 @@ class Logits:
 class Shares:
     """Weights of positions that are made of logits: softmax, over the others, which are its channels."""
 
-    logits: Logits
+    logits: LogitsOf
 
 
 What = (
@@ -184,19 +184,19 @@ What = (
     | Weight
     | Linear
     | Placed
-    | Numbers
+    | NumberField
     | Made
     | Function
     | Combined
     | Turned
     | Gains
-    | Logits
+    | LogitsOf
     | Shares
 )
 
 
 @dataclass
-class Known:
+class KnownField:
     """A field.
 
     Args:
@@ -252,19 +252,21 @@ class Decoded(NamedTuple):
 
 
 @dataclass
-class Fields:
+class ModelFields:
     """All fields of a model."""
 
-    known: list[Known] = field(default_factory=list)
+    known: list[KnownField] = field(default_factory=list)
     place: str = ""
     read: set[int] = field(default_factory=set)  # fields that something has read whole
     _end: int = 1
 
-    def new(self, samples: int, positions: tuple[int, ...], channels: int, what: What) -> Known:
+    def new(
+        self, samples: int, positions: tuple[int, ...], channels: int, what: What
+    ) -> KnownField:
         """Another field."""
         if isinstance(what, Linear | Made):
             self.read.update((what.of,) if isinstance(what, Linear) else what.of)
-        made = Known(
+        made = KnownField(
             number=len(self.known),
             start=self._end,
             samples=samples,
@@ -293,7 +295,7 @@ class Fields:
         found = owner, rest // (places * channels), rest // channels % places, rest % channels
         return Decoded(*(np.where(there, own, -1) for own in found))
 
-    def owners(self, entries: Entries) -> list[Known]:
+    def owners(self, entries: Entries) -> list[KnownField]:
         """The fields that entries belong to, in order."""
         if not entries.size:
             return []

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalewise.reading._fields import Entries, Fields, Known
+from scalewise.reading._fields import Entries, KnownField, ModelFields
 from scalewise.reading._moves import laid_out, numbered
 
 
 @dataclass(frozen=True)
-class Grid:
+class FieldGrid:
     """Entries by sample, position and channel, as the array that holds them lies.
 
     Args:
@@ -26,7 +26,7 @@ class Grid:
     where: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @classmethod
-    def of(cls, fields: Fields, entries: Entries, flat: bool) -> Grid:
+    def of(cls, fields: ModelFields, entries: Entries, flat: bool) -> FieldGrid:
         """Channels are the axes along which they change, and other axes are positions or samples.
 
         Args:
@@ -66,17 +66,17 @@ class Grid:
         where = together(sample[..., None]), together(index[..., None]), together(channel)
         return cls(grid, positions, where)
 
-    def channels(self, low: int, high: int) -> Grid:
+    def channels(self, low: int, high: int) -> FieldGrid:
         """Some channels."""
         return replace(self, ids=self.ids[:, :, low:high])
 
-    def slab(self, axis: int, low: int, high: int) -> Grid:
+    def slab(self, axis: int, low: int, high: int) -> FieldGrid:
         """Some positions along an axis."""
         index = np.arange(self.ids.shape[1]).reshape(self.positions)
         some = np.take(index, np.arange(low, high), axis=axis)
         return replace(self, ids=self.ids[:, some.ravel()], positions=some.shape)
 
-    def entries(self, made: Known) -> Entries:
+    def entries(self, made: KnownField) -> Entries:
         """This array, of the entries of a field that lies so."""
         s, p, c = self.where
         s = s if made.samples > 1 else np.zeros_like(s)
@@ -84,7 +84,7 @@ class Grid:
 
 
 def kept(
-    owners: list[Known], sample: np.ndarray, position: np.ndarray
+    owners: list[KnownField], sample: np.ndarray, position: np.ndarray
 ) -> tuple[tuple[int, ...], np.ndarray] | None:
     """The positions of the only owner, if each of them is there once; else ``None``."""
     if len(owners) != 1 or position.min() < 0:
@@ -96,7 +96,7 @@ def kept(
     return own.positions, position
 
 
-def sample_of_rows(fields: Fields, rows: Entries) -> np.ndarray:
+def sample_of_rows(fields: ModelFields, rows: Entries) -> np.ndarray:
     """The sample of each row of entries; of what is the same for all samples, as the axis of the others says."""
     d = fields.decoded(rows)
     counts = np.array([k.samples for k in fields.known])

@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from scalewise.reading._fields import UnreadError
-from scalewise.reading._steps import Step
+from scalewise.reading._steps import BuildStep
 
 
 def scaled(
-    steps: tuple[Step, ...], wide: tuple[Step, ...], width: int, ratio: Fraction
-) -> tuple[Step, ...]:
+    steps: tuple[BuildStep, ...], wide: tuple[BuildStep, ...], width: int, ratio: Fraction
+) -> tuple[BuildStep, ...]:
     """Steps whose channels follow the width where they do in a model that is wider by a ratio."""
     found = []
     for one, two in zip(steps, wide, strict=True):
@@ -23,11 +23,11 @@ def scaled(
                 given = (replace(one.given[0], channels=Fraction(own, width)),)
         if one.verb == "attend":
             given = _grown(one, two)
-        found.append(Step(one.verb, one.of, given, one.place))
+        found.append(BuildStep(one.verb, one.of, given, one.place))
     return tuple(found)
 
 
-def _grown(one: Step, two: Step) -> tuple[Any, ...]:
+def _grown(one: BuildStep, two: BuildStep) -> tuple[Any, ...]:
     """Arguments of attention that differ at twice the width: heads that grow, or more of them."""
     size, power, _, causal, turns, norm, group, bias = one.given
     grows, its = two.given[0] != size, two.given[6]
@@ -46,7 +46,7 @@ def _grown(one: Step, two: Step) -> tuple[Any, ...]:
     return size, power, grows, causal, turns, norm, group, bias
 
 
-def fixed(steps: tuple[Step, ...], width: int) -> tuple[Step, ...]:
+def fixed(steps: tuple[BuildStep, ...], width: int) -> tuple[BuildStep, ...]:
     """Steps of which all channels but those of the last random layer follow the width."""
     last = max(k for k, step in enumerate(steps) if step.verb == "draw")
     own = tuple(

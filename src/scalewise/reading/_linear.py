@@ -13,7 +13,7 @@ from scalewise.reading._fields import (
     Combined,
     Entries,
     Input,
-    Known,
+    KnownField,
     Linear,
     Made,
     NotSeparableError,
@@ -95,7 +95,7 @@ def linear(read: Reader, x: Entries, w: Entries) -> Entries:
 
 
 def _rows(
-    read: Reader, owners: list[Known], sample: np.ndarray, seen: np.ndarray
+    read: Reader, owners: list[KnownField], sample: np.ndarray, seen: np.ndarray
 ) -> tuple[tuple[int, ...], np.ndarray]:
     """Positions along each axis of rows that see some, and which each row is."""
     if seen.shape[-1] == 1 and (found := kept(owners, sample, seen[..., 0])):
@@ -112,14 +112,14 @@ def _rows_of(seen: np.ndarray, sample: np.ndarray, index: np.ndarray, places: in
     return table
 
 
-def rows_out(out: Known, sample: np.ndarray, index: np.ndarray) -> Entries:
+def rows_out(out: KnownField, sample: np.ndarray, index: np.ndarray) -> Entries:
     """Entries (..., row, channel) of a field whose places the rows are."""
     sample = sample if out.samples > 1 else np.zeros_like(sample)
     start = out.start + (sample * out.places + index) * out.channels
     return start[..., None] + np.arange(out.channels)
 
 
-def one_field(read: Reader, x: Entries) -> tuple[Known, Entries]:
+def one_field(read: Reader, x: Entries) -> tuple[KnownField, Entries]:
     """The only owner of entries, some of them 0 or there more than once; a new field if there are several."""
     owners = read.fields.owners(x)
     if len(owners) == 1:
@@ -127,7 +127,9 @@ def one_field(read: Reader, x: Entries) -> tuple[Known, Entries]:
     return read.settled(x)
 
 
-def _of_inputs(read: Reader, known: Known, x: Entries, weights: Entries, factor: float) -> Entries:
+def _of_inputs(
+    read: Reader, known: KnownField, x: Entries, weights: Entries, factor: float
+) -> Entries:
     """A random layer on entries of the inputs."""
     sample = sample_of_rows(read.fields, x)
     d = read.fields.decoded(x)
@@ -143,8 +145,8 @@ def _of_inputs(read: Reader, known: Known, x: Entries, weights: Entries, factor:
 
 
 def _taps(
-    read: Reader, known: Known, table: np.ndarray, positions: tuple[int, ...]
-) -> tuple[Known, tuple[Window, ...], np.ndarray]:
+    read: Reader, known: KnownField, table: np.ndarray, positions: tuple[int, ...]
+) -> tuple[KnownField, tuple[Window, ...], np.ndarray]:
     """The field that a random layer reads, its windows, and the order of its taps, if places see (place, tap)."""
     taps, axes = table.shape[-1], len(known.positions)
     if taps == 1:
@@ -162,7 +164,7 @@ def _taps(
     return of, (Window(taps=taps, stride=taps),), np.arange(taps)
 
 
-def positions_after(windows: Sequence[Window], of: Known) -> tuple[int, ...]:
+def positions_after(windows: Sequence[Window], of: KnownField) -> tuple[int, ...]:
     return tuple(own.length(size) for own, size in zip(windows, of.positions, strict=True))
 
 
@@ -208,7 +210,7 @@ def convolved(
 
 def _depthwise(
     read: Reader,
-    known: Known,
+    known: KnownField,
     weights: Entries,
     factor: float,
     windows: Sequence[Window],
@@ -240,7 +242,7 @@ def _depthwise(
     return np.moveaxis(out.entries, -1, 1).reshape(out.samples, out.channels, *positions)
 
 
-def is_clean(known: Known, x: Entries) -> bool:
+def is_clean(known: KnownField, x: Entries) -> bool:
     """True if an array (sample, channel, *positions) is a field as it lies."""
     wanted = np.moveaxis(known.entries, -1, 1).reshape(
         known.samples, known.channels, *known.positions
@@ -282,7 +284,7 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     return rows_out(out, sample, place)
 
 
-def _are_tokens(read: Reader, known: Known, count: int) -> bool:
+def _are_tokens(read: Reader, known: KnownField, count: int) -> bool:
     """True if a field is tokens of the inputs, also where those below 0 would be counted from the end."""
     root, tree = read.tree(known)
     what = read.fields.known[root].what

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from scalewise.reading._fields import Entries, Known, Logits
+from scalewise.reading._fields import Entries, KnownField, LogitsOf
 from scalewise.reading._reader import Reader
 from scalewise.reading._trees import one_number
 
 
 def of_logits(
-    read: Reader, name: str, at: int, others: list[np.ndarray], of: tuple[Known, Entries]
+    read: Reader, name: str, at: int, others: list[np.ndarray], of: tuple[KnownField, Entries]
 ) -> Entries:
     """Logits times a number, or with numbers added.
 
@@ -25,7 +25,7 @@ def of_logits(
     """
     known, entries = of
     what = known.what
-    assert isinstance(what, Logits)
+    assert isinstance(what, LogitsOf)
     if name == "where":
         # where(mask, logits, low) and where(mask, low, logits)
         mask = np.broadcast_to(others[0], entries.shape).astype(bool)
@@ -62,12 +62,12 @@ def of_logits(
     return entries - known.start + made.start
 
 
-def _logits(read: Reader, like: Known, what: Logits) -> Known:
+def _logits(read: Reader, like: KnownField, what: LogitsOf) -> KnownField:
     """Logits as a field, which is the same if they are computed twice."""
     none = np.zeros(())
     for known in read.fields.known:
         own = known.what
-        if not isinstance(own, Logits) or replace(own, added=None) != replace(what, added=None):
+        if not isinstance(own, LogitsOf) or replace(own, added=None) != replace(what, added=None):
             continue
         one, two = (none if k.added is None else k.added for k in (own, what))
         if np.array_equal(one, two):

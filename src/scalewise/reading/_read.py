@@ -10,10 +10,10 @@ import numpy as np
 
 from scalewise.networks import Network
 from scalewise.networks.spi import Parameters, by_node, fields, shapes_of
-from scalewise.reading._fields import Entries, Known, NotSeparableError, UnreadError
+from scalewise.reading._fields import Entries, KnownField, NotSeparableError, UnreadError
 from scalewise.reading._growing import fixed, scaled
 from scalewise.reading._reader import Reader
-from scalewise.reading._steps import Step, Traced
+from scalewise.reading._steps import BuildStep, Traced
 from scalewise.reading._written import Writer, parameters
 
 _SAME = 1e-5  # between outputs of the model and of the network with its weights, over their size: float32 inside
@@ -52,7 +52,7 @@ class ReadModel:
 
     seen: Pass
     writer: Writer
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     entries: Entries
     output: np.ndarray
 
@@ -113,7 +113,7 @@ def read_model(seen: Callable[[bool], Pass], at: tuple[int, ...] | None) -> Read
         except NotSeparableError:
             continue
         if last != len(writer.steps) - 1:
-            writer.steps.append(Step("add", (last,), (1.0,)))
+            writer.steps.append(BuildStep("add", (last,), (1.0,)))
         return ReadModel(own, writer, tuple(writer.steps), entries - known.start, output)
     raise UnreadError(
         "The model moves positions otherwise for each sample, or for each channel, and that is not known."
@@ -121,8 +121,8 @@ def read_model(seen: Callable[[bool], Pass], at: tuple[int, ...] | None) -> Read
 
 
 def _kept(
-    read: Reader, known: Known, entries: Entries, output: np.ndarray, at: tuple[int, ...]
-) -> tuple[Known, Entries, np.ndarray]:
+    read: Reader, known: KnownField, entries: Entries, output: np.ndarray, at: tuple[int, ...]
+) -> tuple[KnownField, Entries, np.ndarray]:
     """One position of the outputs."""
     d = read.fields.decoded(entries)
     axes = [a for a in range(entries.ndim) if np.any(d.position != d.position.take([0], axis=a))]
@@ -183,7 +183,7 @@ def network_from(one: ReadModel, width: int, wide: ReadModel | None) -> Network:
     return net
 
 
-def _few(steps: tuple[Step, ...]) -> list[str]:
+def _few(steps: tuple[BuildStep, ...]) -> list[str]:
     """Notes on hidden layers whose channels stay few."""
     drawn = [
         step

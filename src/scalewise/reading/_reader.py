@@ -14,14 +14,14 @@ from scalewise.reading._beside import beside, reordered
 from scalewise.reading._fields import (
     Combined,
     Entries,
-    Fields,
     Function,
     Input,
-    Known,
+    KnownField,
     Linear,
     Link,
     Made,
-    Numbers,
+    ModelFields,
+    NumberField,
     Placed,
     Turned,
     UnreadError,
@@ -29,9 +29,9 @@ from scalewise.reading._fields import (
     What,
     distinct,
 )
-from scalewise.reading._grids import Grid
+from scalewise.reading._grids import FieldGrid
 from scalewise.reading._moves import along
-from scalewise.reading._steps import Gathered
+from scalewise.reading._steps import GatheredEntries
 from scalewise.reading._trees import Tree, X, averages, inside, norm_in, number, slope
 
 
@@ -73,13 +73,13 @@ class Reader:
     laws: Mapping[str, Law]
     flat: bool = False
     gains: bool = False
-    fields: Fields = field(default_factory=Fields)
+    fields: ModelFields = field(default_factory=ModelFields)
     notes: dict[str, None] = field(default_factory=dict)
     constant: dict[str, None] = field(default_factory=dict)
-    _moved: dict[tuple[int, bytes, tuple[int, ...]], Known] = field(default_factory=dict)
-    _cut: dict[tuple[int, int, int], Known] = field(default_factory=dict)
+    _moved: dict[tuple[int, bytes, tuple[int, ...]], KnownField] = field(default_factory=dict)
+    _cut: dict[tuple[int, int, int], KnownField] = field(default_factory=dict)
     _held: dict[int, int] = field(default_factory=dict)
-    _tables: dict[int, tuple[Known, np.ndarray]] = field(default_factory=dict)
+    _tables: dict[int, tuple[KnownField, np.ndarray]] = field(default_factory=dict)
 
     def weight(self, name: str, shape: tuple[int, ...]) -> Entries:
         """The entries of a parameter."""
@@ -100,7 +100,9 @@ class Reader:
         made = self.fields.new(count, (), size, Input(offset, size, tokens))
         return made.entries.reshape(shape)
 
-    def new(self, like: Known, what: What, *, positions: tuple[int, ...] | None = None) -> Known:
+    def new(
+        self, like: KnownField, what: What, *, positions: tuple[int, ...] | None = None
+    ) -> KnownField:
         """A field of the samples, positions and channels of another."""
         own = like.positions if positions is None else positions
         return self.fields.new(like.samples, own, like.channels, what)
@@ -112,7 +114,7 @@ class Reader:
 
     # What a field is a function of.
 
-    def held(self, known: Known) -> bool:
+    def held(self, known: KnownField) -> bool:
         """True if a sum of fields is a field of its own, because something has read it."""
         what = known.what
         summed = (
@@ -120,11 +122,11 @@ class Reader:
         )
         return summed or known.number in self._held
 
-    def hold(self, known: Known) -> None:
+    def hold(self, known: KnownField) -> None:
         """Let a field be one that others are functions of, and not a function itself."""
         self._held[known.number] = known.number
 
-    def root(self, known: Known) -> int | None:
+    def root(self, known: KnownField) -> int | None:
         """The field that a field is a function of; ``None`` of a sum that nothing has read."""
         what = known.what
         if self.held(known):
@@ -135,7 +137,7 @@ class Reader:
             return what.terms[0][0] if len(what.terms) == 1 else None
         return known.number
 
-    def tree(self, known: Known) -> tuple[int, Tree]:
+    def tree(self, known: KnownField) -> tuple[int, Tree]:
         """The field, with the function; a sum becomes a field of its own."""
         what = known.what
         if self.held(known):
@@ -149,7 +151,7 @@ class Reader:
             self.hold(known)
         return known.number, X
 
-    def terms(self, known: Known) -> dict[int, float]:
+    def terms(self, known: KnownField) -> dict[int, float]:
         """A field as a sum of others."""
         what = known.what
         if not self.held(known):
@@ -159,7 +161,7 @@ class Reader:
                 return {what.of: factor}
         return {known.number: 1.0}
 
-    def function(self, known: Known, tree: Tree) -> Known:
+    def function(self, known: KnownField, tree: Tree) -> KnownField:
         """A function of a field; a norm below it is a field of its own."""
         of, own = self.tree(known)
         if averages(own) and known.channels > 1 and norm_in(own) is not None:
@@ -167,7 +169,7 @@ class Reader:
             of, own = known.number, X
         return self.new(known, Function(of, inside(tree, own)))
 
-    def function_of(self, like: Known, root: int, tree: Tree) -> Known:
+    def function_of(self, like: KnownField, root: int, tree: Tree) -> KnownField:
         """A function of a field, of its shape or one number for each position."""
         return self.new(like, Function(root, tree))
 
@@ -175,7 +177,7 @@ class Reader:
         """Note a parameter whose entries are all equal when training begins."""
         self.constant.setdefault(name)
 
-    def turned(self, known: Known) -> Turned | None:
+    def turned(self, known: KnownField) -> Turned | None:
         """A field as one whose channels are multiplied and reordered; ``None`` if it is not one."""
         if isinstance(known.what, Turned):
             return known.what
@@ -188,7 +190,7 @@ class Reader:
         numbers = np.full((known.places, known.channels), factor)
         return Turned(of, ((np.arange(known.channels), numbers),))
 
-    def sum(self, like: Known, terms: Mapping[int, float]) -> Known:
+    def sum(self, like: KnownField, terms: Mapping[int, float]) -> KnownField:
         """A sum of fields."""
         left = tuple((k, f) for k, f in terms.items() if f)
         if not left:
@@ -204,7 +206,7 @@ class Reader:
         owners = [k for own in entries for k in self.fields.owners(own)]
         return all(isinstance(self.source(k).what, Weight) for k in owners)
 
-    def computed(self, of: Known, sums: np.ndarray, added: np.ndarray) -> Known:
+    def computed(self, of: KnownField, sums: np.ndarray, added: np.ndarray) -> KnownField:
         """Numbers made of those of an input: sums (number, other) of them, and something added to each."""
         root, tree = self.tree(of)
         source = self.fields.known[root]
@@ -216,7 +218,7 @@ class Reader:
 
     # Entries as a field.
 
-    def settled(self, entries: Entries) -> tuple[Known, Entries]:
+    def settled(self, entries: Entries) -> tuple[KnownField, Entries]:
         """Entries that all belong to one field, each of its entries once: that field, and the entries."""
         owners = self.fields.owners(entries)
         if not owners:
@@ -227,11 +229,11 @@ class Reader:
             return first, entries
         if len(owners) == 1 and whole is False and (found := self._part(first, entries)):
             return found
-        grid = Grid.of(self.fields, entries, self.flat)
+        grid = FieldGrid.of(self.fields, entries, self.flat)
         made = self.taken(first, grid) if len(owners) == 1 else beside(self, grid)
         return made, grid.entries(made)
 
-    def settled_once(self, entries: Entries) -> tuple[Known, Entries]:
+    def settled_once(self, entries: Entries) -> tuple[KnownField, Entries]:
         """Entries of one field, some of them perhaps more than once, as where they are broadcast."""
         owners = self.fields.owners(entries)
         if len(owners) == 1 and entries.min() > 0:
@@ -244,7 +246,7 @@ class Reader:
         full = np.expand_dims(own, tuple(a for a, s in enumerate(entries.strides) if s == 0))
         return made, np.broadcast_to(full, entries.shape)
 
-    def taken(self, of: Known, grid: Grid) -> Known:
+    def taken(self, of: KnownField, grid: FieldGrid) -> KnownField:
         """Some positions, or some channels, of one field."""
         if self.root(of) is not None and isinstance(self.source(of).what, Input | Weight):
             return self.placed(of, grid.ids, grid.positions)
@@ -266,7 +268,7 @@ class Reader:
             of = self.cut(of, low, high)
         return self.chosen(of, rows, grid.positions)
 
-    def _part(self, of: Known, entries: Entries) -> tuple[Known, Entries] | None:
+    def _part(self, of: KnownField, entries: Entries) -> tuple[KnownField, Entries] | None:
         """Some channels at all positions, however they lie; ``None`` if it is something else."""
         if isinstance(self.source(of).what, Input | Weight) or entries.min() <= 0:
             return None
@@ -279,12 +281,12 @@ class Reader:
         rows = d.sample * of.places + d.position
         return made, made.start + rows * made.channels + d.channel - low
 
-    def source(self, known: Known) -> Known:
+    def source(self, known: KnownField) -> KnownField:
         """The field that a field is a function of."""
         root = self.root(known)
         return known if root is None else self.fields.known[root]
 
-    def placed(self, of: Known, ids: Entries, positions: tuple[int, ...]) -> Known:
+    def placed(self, of: KnownField, ids: Entries, positions: tuple[int, ...]) -> KnownField:
         """Entries (sample, position, channel) of an input, or of a parameter, as a field."""
         root, tree = self.tree(of)
         source, d = self.fields.known[root], self.fields.decoded(ids)
@@ -295,7 +297,7 @@ class Reader:
                     "reads other numbers of other samples. Give samples an axis of their own."
                 )
             flat = tuple(index[0].ravel().tolist())
-            make = Gathered(source.what, flat, (*positions, index.shape[-1]), tree)
+            make = GatheredEntries(source.what, flat, (*positions, index.shape[-1]), tree)
             made = Made("read", (-1,), (make, positions, index.shape[-1]))
             return self.fields.new(source.samples, positions, index.shape[-1], made)
         factor = slope(tree)
@@ -307,11 +309,11 @@ class Reader:
         made = self.fields.new(1, positions, index.shape[-1], Placed(raw))
         return made if factor == 1 else self.new(made, Combined(((made.number, factor),)))
 
-    def chosen(self, of: Known, rows: np.ndarray, positions: tuple[int, ...]) -> Known:
+    def chosen(self, of: KnownField, rows: np.ndarray, positions: tuple[int, ...]) -> KnownField:
         """Positions of a field, in any order; -1 where there is 0."""
         return self.moved(of, (rows[:, None] == np.arange(of.places)).astype(float), positions)
 
-    def moved(self, of: Known, table: np.ndarray, positions: tuple[int, ...]) -> Known:
+    def moved(self, of: KnownField, table: np.ndarray, positions: tuple[int, ...]) -> KnownField:
         """A fixed map of positions, (place, position)."""
         if positions == of.positions and np.array_equal(table, np.eye(of.places)):
             return of
@@ -325,7 +327,7 @@ class Reader:
             self._tables[made.number] = of, table
         return self._moved[key]
 
-    def row(self, of: Known, row: np.ndarray) -> Known:
+    def row(self, of: KnownField, row: np.ndarray) -> KnownField:
         """A sum over positions (1, position); if it can be, before a linear layer that reads each alone."""
         base, table = self._tables.get(of.number, (of, np.eye(of.places)))
         row, what = row @ table, base.what
@@ -345,7 +347,7 @@ class Reader:
         beside = self.fields.new(1, one, base.channels, Placed(what.biases[None]))
         return self.new(made, Combined(((beside.number, total), (made.number, 1.0))))
 
-    def cut(self, of: Known, low: int, high: int) -> Known:
+    def cut(self, of: KnownField, low: int, high: int) -> KnownField:
         """Some channels of a field that is made of random layers channel by channel: the same of these layers."""
         key = (of.number, low, high)
         if key in self._cut:
@@ -364,8 +366,8 @@ class Reader:
             own = Function(part(what.of), what.tree)
         elif isinstance(what, Placed):
             own = Placed(what.weights[:, low:high])
-        elif isinstance(what, Numbers):
-            own = Numbers(what.numbers[:, low:high])
+        elif isinstance(what, NumberField):
+            own = NumberField(what.numbers[:, low:high])
         elif isinstance(what, Made) and what.verb in ("multiply", "spread", "stack"):
             own = replace(what, of=tuple(map(part, what.of)))
         else:

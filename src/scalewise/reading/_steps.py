@@ -15,7 +15,7 @@ from scalewise.reading._trees import Tree, X, evaluate
 
 
 @dataclass(frozen=True)
-class Gathered(Reading):
+class GatheredEntries(Reading):
     """Features that are entries of an input, and functions of them.
 
     Args:
@@ -67,7 +67,7 @@ class Tokens(Reading):
 
 
 @dataclass(frozen=True)
-class Places(Reading):
+class PlacedInputs(Reading):
     """Features of positions, the same for all inputs.
 
     Args:
@@ -86,7 +86,7 @@ class Places(Reading):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnLayer:
     """A random layer.
 
     Args:
@@ -105,7 +105,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """One call of the builder.
 
     Args:
@@ -125,7 +125,7 @@ class Step:
 class _Random(Layer):
     """A random layer by itself, as `Builder.tied` takes it."""
 
-    drawn: Drawn
+    drawn: DrawnLayer
 
     def into(self, build: Builder, of: Field) -> Field:
         own = self.drawn
@@ -144,7 +144,7 @@ class Traced(Layer):
         notes: What was taken for something else, in sentences.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def into(self, build: Builder, of: Field) -> Field:
@@ -162,7 +162,7 @@ class Traced(Layer):
         return {"steps": len(self.steps)}
 
 
-def _played(build: Builder, step: Step, own: list[Field]) -> Field:
+def _played(build: Builder, step: BuildStep, own: list[Field]) -> Field:
     """The field of one step."""
     given = step.given
     match step.verb:

@@ -14,8 +14,8 @@ from scalewise.reading._fields import (
     Entries,
     Function,
     Input,
-    Known,
-    Logits,
+    KnownField,
+    LogitsOf,
     Made,
     NotSeparableError,
 )
@@ -63,7 +63,7 @@ def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
     return _mapped(read, known, s, c, maps)
 
 
-def _mixed_inputs(read: Reader, known: Known, x: Entries, numbers: np.ndarray) -> Entries:
+def _mixed_inputs(read: Reader, known: KnownField, x: Entries, numbers: np.ndarray) -> Entries:
     """A sum over entries of the inputs, which become other numbers of these."""
     x = np.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-2], numbers.shape[:-2]), *x.shape[-2:]))
     numbers = np.broadcast_to(numbers, (*x.shape[:-2], *numbers.shape[-2:]))
@@ -94,7 +94,9 @@ def _mixed_inputs(read: Reader, known: Known, x: Entries, numbers: np.ndarray) -
     return made.start + s * made.channels + index.reshape(shape)
 
 
-def _mapped(read: Reader, known: Known, s: np.ndarray, c: np.ndarray, maps: np.ndarray) -> Entries:
+def _mapped(
+    read: Reader, known: KnownField, s: np.ndarray, c: np.ndarray, maps: np.ndarray
+) -> Entries:
     """Entries of which each is a sum over positions of one sample and one channel."""
     row = numbered(maps)
     some = np.unique(c)
@@ -145,7 +147,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
             found = mixed(read, rows, np.full((count, 1), weight))[..., 0, 0]
         x = np.expand_dims(found, tuple(over_places))
     if over_channels:
-        if how == "max" and not isinstance(read.source(one_field(read, x)[0]).what, Logits):
+        if how == "max" and not isinstance(read.source(one_field(read, x)[0]).what, LogitsOf):
             raise read.refuse(
                 "takes the largest of its channels, which has no limit. Take their mean."
             )
@@ -186,7 +188,9 @@ def largest(read: Reader, x: Entries) -> Entries:
     return _in_windows(read, known, x, windows)
 
 
-def _in_windows(read: Reader, known: Known, x: Entries, windows: tuple[Window, ...]) -> Entries:
+def _in_windows(
+    read: Reader, known: KnownField, x: Entries, windows: tuple[Window, ...]
+) -> Entries:
     made = read.new(
         known,
         Made("largest", (known.number,), (windows,)),

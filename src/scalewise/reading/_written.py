@@ -17,18 +17,18 @@ from scalewise.reading._fields import (
     Entries,
     Function,
     Gains,
-    Known,
+    KnownField,
     Linear,
-    Logits,
+    LogitsOf,
     Made,
-    Numbers,
+    NumberField,
     Placed,
     Shares,
     Turned,
     Weight,
 )
 from scalewise.reading._reader import Law, Reader
-from scalewise.reading._steps import Drawn, Places, Step
+from scalewise.reading._steps import BuildStep, DrawnLayer, PlacedInputs
 from scalewise.reading._trees import (
     Entrywise,
     Tree,
@@ -64,7 +64,7 @@ class Writer:
     """
 
     read: Reader
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BuildStep] = field(default_factory=list)
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
     _names: dict[tuple[Any, ...], str] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Writer:
                     "Give each use weights of its own."
                 )
 
-    def _below(self, known: Known) -> tuple[int, ...]:
+    def _below(self, known: KnownField) -> tuple[int, ...]:
         what = known.what
         if isinstance(what, Linear | Function):
             return (what.of,)
@@ -158,25 +158,25 @@ class Writer:
                 "multiplies channels by numbers that differ, or puts them in another order, and channels of one "
                 "kind have no order. Let parameters do that."
             )
-        if isinstance(what, Logits | Shares | Weight | Gains):
+        if isinstance(what, LogitsOf | Shares | Weight | Gains):
             raise self.read.refuse(
                 "gives logits, weights of an attention or parameters to something that is not known. Let fields of "
                 "channels come out."
             )
         return ()
 
-    def _add(self, known: Known, verb: str, of: tuple[int, ...], *given: Any) -> int:
-        self.steps.append(Step(verb, of, given, known.place))
+    def _add(self, known: KnownField, verb: str, of: tuple[int, ...], *given: Any) -> int:
+        self.steps.append(BuildStep(verb, of, given, known.place))
         return len(self.steps) - 1
 
-    def _step(self, known: Known) -> int:
+    def _step(self, known: KnownField) -> int:
         what = known.what
         self.read.fields.place = known.place
         if isinstance(what, Linear):
             return self._random(known, what)
         if isinstance(what, Placed):
             return self._placed(known, what)
-        if isinstance(what, Numbers):
+        if isinstance(what, NumberField):
             return self._numbers(known, what)
         if isinstance(what, Combined):
             own, factors = zip(*what.terms, strict=True)
@@ -193,7 +193,7 @@ class Writer:
             "uses its inputs in a way that is not known. Let a linear layer read them."
         )
 
-    def _function(self, known: Known, what: Function) -> int:
+    def _function(self, known: KnownField, what: Function) -> int:
         of = self._made[what.of]
         if averages(what.tree):
             norm = norm_in(what.tree)
@@ -249,7 +249,7 @@ class Writer:
             )
         return law
 
-    def _random(self, known: Known, what: Linear) -> int:
+    def _random(self, known: KnownField, what: Linear) -> int:
         read = self.read
         if self._is_apart(what):
             assert what.biases is not None
@@ -277,17 +277,17 @@ class Writer:
         variance = law.variance * what.factor**2 * fan_in
         numbers = Hyperparameters(C_b, variance, lambda_b, law.rate * what.factor**2 * fan_in, own)
         name = self._name(what.weights, what.biases, what.factor)
-        drawn = Drawn(known.channels, what.windows, numbers, what.groups, name)
+        drawn = DrawnLayer(known.channels, what.windows, numbers, what.groups, name)
         return self._add(known, "draw", (self._made[what.of],), drawn)
 
-    def _numbers(self, known: Known, what: Numbers) -> int:
+    def _numbers(self, known: KnownField, what: NumberField) -> int:
         """Fixed numbers, as random ones of the same covariance over positions."""
         numbers = what.numbers
         values, vectors = np.linalg.eigh(numbers @ numbers.T / known.channels)
         keep = values > 1e-12 * values.max()
         root = vectors[:, keep] * np.sqrt(values[keep])
         count = root.shape[1]
-        make = Places(Matrix.of(root * count**0.5), known.positions)
+        make = PlacedInputs(Matrix.of(root * count**0.5), known.positions)
         read = self._add(known, "read", (-1,), make, known.positions, count)
         name = f"numbers of {known.place or 'the model'} ({known.number})"
         weights = np.linalg.lstsq(root * count**0.5, numbers, rcond=None)[0].T
@@ -297,21 +297,21 @@ class Writer:
             "the same covariance over positions."
         ] = None
         own = Hyperparameters(0.0, 1.0, 0.0, 0.0, NORMAL)
-        drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
+        drawn = DrawnLayer(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
         return self._add(known, "draw", (read,), drawn)
 
-    def _placed(self, known: Known, what: Placed) -> int:
+    def _placed(self, known: KnownField, what: Placed) -> int:
         """A random layer that reads which position it is."""
         rows, index = np.unique(what.weights, axis=0, return_inverse=True)
         count = len(rows)
         root = np.eye(count)[index.ravel()] * count**0.5
-        make = Places(Matrix.of(root), known.positions)
+        make = PlacedInputs(Matrix.of(root), known.positions)
         read = self._add(known, "read", (-1,), make, known.positions, count)
         law = self._law(what.weights, constant=True)
         numbers = Hyperparameters(0.0, law.variance, 0.0, law.rate, NORMAL)
         weights = rows.T[:, None, :]
         name = self._name(weights, None, count**-0.5)
-        drawn = Drawn(known.channels, (IDENTITY,) * len(known.positions), numbers, 1, name)
+        drawn = DrawnLayer(known.channels, (IDENTITY,) * len(known.positions), numbers, 1, name)
         step = self._add(known, "draw", (read,), drawn)
         if not law.constant:
             return step

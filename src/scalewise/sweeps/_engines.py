@@ -20,7 +20,7 @@ from typing import Any
 
 from scalewise._extras import installed, require
 from scalewise._words import shown
-from scalewise.sweeps._outcomes import Outcome, Setting, attempt, versions
+from scalewise.sweeps._outcomes import CellOutcome, CellSetting, attempt, versions
 
 Cells = Iterator[tuple[int, dict[str, Any]]]
 
@@ -45,7 +45,7 @@ def compute(
     client: Any = None,
     *,
     spread: bool = True,
-) -> Generator[Outcome, None, None]:
+) -> Generator[CellOutcome, None, None]:
     """Compute cells, and tell what became of each as it ends.
 
     Args:
@@ -55,7 +55,7 @@ def compute(
         client: A client of dask; ``None``: here.
         spread: Whether to go on by processes of this machine once that looks worth it.
     """
-    setting = Setting.here()
+    setting = CellSetting.here()
     if client is not None:
         yield from _spread(function, cells, client, setting)
         return
@@ -219,8 +219,8 @@ def _check_workers(client: Any) -> None:
 
 
 def _spread(
-    function: Callable[..., Any], cells: Cells, client: Any, setting: Setting
-) -> Iterator[Outcome]:
+    function: Callable[..., Any], cells: Cells, client: Any, setting: CellSetting
+) -> Iterator[CellOutcome]:
     """Compute cells on workers.
 
     A worker that dies takes with it what waited there, and dask blames all of it alike. What is blamed is tried
@@ -247,11 +247,11 @@ def _spread(
                 "KilledWorker: every worker that ran it died, with no other cell beside it too, the last at "
                 f"{last}; perhaps for want of memory."
             )
-            yield Outcome(cell, None, line, None, math.nan, last)
+            yield CellOutcome(cell, None, line, None, math.nan, last)
 
 
 def _ended(
-    shared: Any, cells: Cells, ahead: int, client: Any, setting: Setting
+    shared: Any, cells: Cells, ahead: int, client: Any, setting: CellSetting
 ) -> Iterator[tuple[tuple[int, dict[str, Any]], Any]]:
     """Cells with their futures as those end; `ahead` are under way, and the next is sent when one has ended."""
     from distributed import as_completed
@@ -275,7 +275,7 @@ def _ended(
         client.cancel(list(running))
 
 
-def _outcome(future: Any) -> Outcome:
+def _outcome(future: Any) -> CellOutcome:
     """Outcome of a cell that a worker has computed."""
     from distributed import CancelledError
 

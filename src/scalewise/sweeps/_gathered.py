@@ -17,7 +17,7 @@ _DATA = "data"
 _KINDS = "biufcT"  # truth values, numbers and texts
 
 
-class Gathered:
+class GatheredCells:
     """Arrays with the names of the grid as leading dimensions; each cell is one chunk.
 
     Args:

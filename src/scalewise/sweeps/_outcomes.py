@@ -27,7 +27,7 @@ _PACKAGES = ("numpy", "scipy", "xarray", "jax", "torch")
 
 
 @dataclass(frozen=True)
-class Setting:
+class CellSetting:
     """Settings of the process that asks, so that others compute alike.
 
     Args:
@@ -41,7 +41,7 @@ class Setting:
     threads: int = 1
 
     @classmethod
-    def here(cls) -> Setting:
+    def here(cls) -> CellSetting:
         """Settings of this process."""
         jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
         return cls(
@@ -53,14 +53,14 @@ class Setting:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Compute so, with one thread: how a sum is shared out among threads is seen in its last digit."""
-        now = Setting.here()
+        now = CellSetting.here()
         replace(self, threads=1)._set(now)
         try:
             yield
         finally:
             now._set(replace(self, threads=1))
 
-    def _set(self, now: Setting) -> None:
+    def _set(self, now: CellSetting) -> None:
         if self.wide is not None and self.wide != now.wide:
             jax: Any = import_module("jax")  # there, since whoever asks has it
             jax.config.update("jax_enable_x64", self.wide)
@@ -71,7 +71,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """Result of a cell, or its error.
 
     Args:
@@ -92,8 +92,8 @@ class Outcome:
 
 
 def attempt(
-    function: Callable[..., Any], cell: int, arguments: dict[str, Any], setting: Setting
-) -> Outcome:
+    function: Callable[..., Any], cell: int, arguments: dict[str, Any], setting: CellSetting
+) -> CellOutcome:
     """Compute a cell; whatever it raises is part of the outcome."""
     start, worker = time.perf_counter(), f"{socket.gethostname()}:{os.getpid()}"
     try:
@@ -102,8 +102,8 @@ def attempt(
     except Exception as error:
         seconds = time.perf_counter() - start
         line = f"{type(error).__name__}: {error}"
-        return Outcome(cell, None, line, traceback.format_exc(limit=-8), seconds, worker)
-    return Outcome(cell, dataset, None, None, time.perf_counter() - start, worker)
+        return CellOutcome(cell, None, line, traceback.format_exc(limit=-8), seconds, worker)
+    return CellOutcome(cell, dataset, None, None, time.perf_counter() - start, worker)
 
 
 def _as_dataset(found: Any) -> xr.Dataset:

@@ -14,9 +14,9 @@ import xarray as xr
 from scalewise._version import __version__
 from scalewise.sweeps._engines import compute, connected
 from scalewise.sweeps._fingerprint import fingerprint, fixed
-from scalewise.sweeps._gathered import Gathered, as_json
+from scalewise.sweeps._gathered import GatheredCells, as_json
 from scalewise.sweeps._grid import Grid, check_cell
-from scalewise.sweeps._outcomes import Outcome, versions
+from scalewise.sweeps._outcomes import CellOutcome, versions
 from scalewise.sweeps._progress import Progress, Reporter
 from scalewise.sweeps._store import Store, opened, within
 
@@ -104,7 +104,7 @@ def sweep(
     }
     with opened(store, configuration) as record, Reporter(progress, axes.size, "cells") as report:
         known = _Known(axes, record)
-        gathered = Gathered(axes, record, resumed=known.any_done)
+        gathered = GatheredCells(axes, record, resumed=known.any_done)
         todo = known.missing(failed=not retry)
         report.add(axes.size - len(todo))
         if len(todo):
@@ -144,10 +144,10 @@ def _arguments(
 
 
 def _in_turn(
-    outcomes: Iterator[Outcome], todo: np.ndarray, gathered: Gathered
-) -> Iterator[Outcome]:
+    outcomes: Iterator[CellOutcome], todo: np.ndarray, gathered: GatheredCells
+) -> Iterator[CellOutcome]:
     """Outcomes as they come, but none before the first that gives something: that one says how all must look."""
-    waiting: dict[int, Outcome] = {}
+    waiting: dict[int, CellOutcome] = {}
     first = iter(todo)
     expected = next(first)
     for outcome in outcomes:
@@ -161,7 +161,7 @@ def _in_turn(
 
 
 def _keep(
-    outcome: Outcome, axes: Grid, gathered: Gathered, known: _Known, record: Store | None
+    outcome: CellOutcome, axes: Grid, gathered: GatheredCells, known: _Known, record: Store | None
 ) -> None:
     error, attributes = outcome.error, {}
     try:

@@ -18,7 +18,7 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, descend
 from scalewise.limits._network import Network, powers
 from scalewise.limits._on import Finite
-from scalewise.limits.methods._dense import Dense
+from scalewise.limits.methods._dense import DenseMethod
 from scalewise.limits.methods._real import real_seeds, real_start
 from scalewise.tasks import Task
 
@@ -111,7 +111,7 @@ def _second(
     at = powers(net.strategy, on.width)
     # Both move the first weights and the matrices where they are.
     for job, start in ((before, one), (after, two)):
-        method = Dense(job, powers=at, matrices=matrices, start=start, keep_tests=True)
+        method = DenseMethod(job, powers=at, matrices=matrices, start=start, keep_tests=True)
         records = descend(method, job)
         if records.status != FINISHED:
             raise ValueError(records.status)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.limits._loop import Job, Look, Records, descend
+from scalewise.limits._loop import Job, Recorded, Records, descend
 from scalewise.limits._network import powers
 
 _SEEN = 1e-10  # a direction whose new part is below this fraction of it has been seen
@@ -31,7 +31,7 @@ _SEEN = 1e-10  # a direction whose new part is below this fraction of it has bee
 def train_coefficients(job: Job) -> Records:
     """Train a linear network of infinite width."""
     _check(job)
-    return descend(Coefficients(job), job)
+    return descend(CoefficientMethod(job), job)
 
 
 class _Matrix:
@@ -102,7 +102,7 @@ def _reveal(
     return seen
 
 
-class Coefficients:
+class CoefficientMethod:
     """All coefficients of a network; rows of `h` are the images of the basis of inputs."""
 
     def __init__(self, job: Job) -> None:
@@ -129,7 +129,7 @@ class Coefficients:
         self.C_x: list[np.ndarray] = []
         self._rows: np.ndarray = np.arange(len(task.inputs))
 
-    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Recorded:
         """Outputs, and overlaps of features."""
         self._rows = np.arange(len(self.job.task.inputs)) if chosen is None else chosen
         self.h, self.C_x = [self.U.copy()], []
@@ -140,9 +140,9 @@ class Coefficients:
         f = self.at.kappa * self.points @ (self.h[-1] @ self.V.T)
         taught = f[None, self._rows]
         if not watched:
-            return Look(taught)
+            return Recorded(taught)
         kernel = np.stack([self.points @ (h @ h.T) @ self.points.T for h in self.h])
-        return Look(taught, f[None], kernel[None])
+        return Recorded(taught, f[None], kernel[None])
 
     def step(self, errors: np.ndarray) -> None:
         r"""Plain descent: $-\eta\,dh^1\chi\,\xi^\top$ for $U$, $-\frac\eta n\,dh^l\chi\,h^{l-1\top}$ for $W^l$."""
@@ -172,7 +172,7 @@ def _check(job: Job) -> None:
         )
     if any(net.has_biases) or set(net.ratios) != {1.0} or job.decoupled:
         raise ValueError(
-            "Exact() trains networks without biases, of equal widths, with their own transposes. Set `C_b` and "
+            "Exact() trains networks without biases, of equal widths, with `decoupled=False`. Set `C_b` and "
             "`lambda_b` to 0, `ratios` to 1 and `decoupled` to False, or take Infinite(tolerance)."
         )
     if sgd.momentum or sgd.weight_decay or sgd.clip is not None:

@@ -14,12 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from scalewise.activations import Activation
-from scalewise.limits._loop import Job, Look
+from scalewise.limits._loop import Job, Recorded
 from scalewise.limits._network import Network, WidthPowers
 
 
 @runtime_checkable
-class Matrix(Protocol):
+class TrainedMatrix(Protocol):
     """Matrix as a run uses it: `LazyMatrix` and `RealMatrix` are of this kind."""
 
     n_out: int
@@ -63,7 +63,7 @@ class _Moving:
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialWeights:
     """The ends of a network before training: rows of the first weights, last weights, biases."""
 
     first: np.ndarray  # weights of the first layer, (…, features, width)
@@ -73,7 +73,7 @@ class Start:
     @classmethod
     def from_normal(
         cls, net: Network, powers: WidthPowers, first: np.ndarray, last: np.ndarray, biases: list
-    ) -> Start:
+    ) -> InitialWeights:
         """Standard normal numbers, each scaled as its layer is."""
         as_type = first.dtype.type
         scale = powers.iota * math.sqrt(net.C_W[-1] * net.ratios[-1])
@@ -88,7 +88,7 @@ class Start:
         )
 
 
-class Dense:
+class DenseMethod:
     """State and steps of one run; the matrices between the first layer and the last are moved.
 
     `powers` stand before each term, at the width or in the limit; `keep_tests` has lazy matrices remember test
@@ -100,8 +100,8 @@ class Dense:
         job: Job,
         *,
         powers: WidthPowers,
-        matrices: Sequence[Matrix],
-        start: Start,
+        matrices: Sequence[TrainedMatrix],
+        start: InitialWeights,
         keep_tests: bool,
     ) -> None:
         self.job, self.net, self.sgd, self.powers = job, job.net, job.sgd, powers
@@ -125,18 +125,18 @@ class Dense:
         self._everything = task.all_inputs
         self._seen: tuple = ()
 
-    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Recorded:
         """Outputs and features; what the step needs of them is kept."""
         X, taught, back = _rows(self.job.task.inputs, self._everything, chosen, watched)
         X = X.astype(self.dtype, copy=False)
         f, features, slopes, met = self.forward(X, None if self.keep_tests else taught)
         self._seen = (X, taught, features, slopes, met)
         if not watched:
-            return Look(f[..., :taught, :])
+            return Recorded(f[..., :taught, :])
         shown = [x[..., back, :] for x in features]
         count = self.job.features
         coordinates = np.stack([x[..., :count] for x in shown], axis=-3) if count else None
-        return Look(f[..., :taught, :], f[..., back, :], _overlaps(shown), coordinates)
+        return Recorded(f[..., :taught, :], f[..., back, :], _overlaps(shown), coordinates)
 
     def forward(self, X: np.ndarray, keep: int | None) -> tuple[np.ndarray, list, list, list]:
         """Outputs of the rows of X, features and slopes of each layer, coordinates met by each matrix."""

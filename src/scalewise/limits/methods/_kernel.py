@@ -17,13 +17,13 @@ from scalewise.limits._kernel_regime import (
     layer_kernels,
     limit_kernel,
 )
-from scalewise.limits._loop import Job, Look, Records, descend, merged
+from scalewise.limits._loop import Job, Recorded, Records, descend, merged
 from scalewise.limits._noise import generator
 from scalewise.limits._on import Infinite, Kernel
 from scalewise.limits._tolerance import Reached, until_known
 
 
-class Kernels:
+class LogitKernels:
     """The kernels of a network in the kernel regime: of its training, its initial outputs and its features."""
 
     def __init__(self, job: Job) -> None:
@@ -46,11 +46,11 @@ class KernelDescent:
         self._velocity = np.zeros_like(f)
         self._rows = np.arange(len(job.task.inputs))
 
-    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Recorded:
         """Outputs, which are all there is."""
         samples = len(self.job.task.inputs)
         self._rows = np.arange(samples) if chosen is None else np.asarray(chosen, dtype=np.intp)
-        return Look(self.f[:, self._rows], self.f if watched else None)
+        return Recorded(self.f[:, self._rows], self.f if watched else None)
 
     def step(self, errors: np.ndarray) -> None:
         """One step for all outputs."""
@@ -64,9 +64,9 @@ class KernelDescent:
         self.f = self.f + self._velocity
 
 
-def train_kernel(job: Job, on: Kernel) -> tuple[Records, Kernels]:
+def train_kernel(job: Job, on: Kernel) -> tuple[Records, LogitKernels]:
     """Train from the initial outputs that are given, or from draws of them."""
-    kernels, task = Kernels(job), job.task
+    kernels, task = LogitKernels(job), job.task
     shape = (len(kernels.theta), task.targets.shape[1])
     f = kernels.draws(on.replicas, shape[1], on.seed) if on.start is None else on.start
     if f.shape[1:] != shape:
@@ -77,13 +77,13 @@ def train_kernel(job: Job, on: Kernel) -> tuple[Records, Kernels]:
     return descend(KernelDescent(job, kernels.theta, f), job), kernels
 
 
-def train_draws(job: Job, on: Infinite) -> tuple[Records, Reached, Kernels]:
+def train_draws(job: Job, on: Infinite) -> tuple[Records, Reached, LogitKernels]:
     """Train at infinite width: from as many draws of the initial outputs as the tolerance asks for.
 
     A replica is a draw or, with `antithetic`, the mean over a draw and its opposite: for the square loss that is
     the mean over all of them.
     """
-    kernels, outputs = Kernels(job), job.task.targets.shape[1]
+    kernels, outputs = LogitKernels(job), job.task.targets.shape[1]
 
     def run(replicas: int) -> tuple[Records, float]:
         f = kernels.draws(replicas, outputs, on.seed)

@@ -10,10 +10,10 @@ import numpy as np
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._loop import Job, Records, descend, merged
 from scalewise.limits._network import Network, WidthPowers, powers
-from scalewise.limits._noise import Noise, generator, normal
+from scalewise.limits._noise import ParticleNoise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
 from scalewise.limits._tolerance import Reached, until_known
-from scalewise.limits.methods._dense import Dense, Start
+from scalewise.limits.methods._dense import DenseMethod, InitialWeights
 from scalewise.tasks import Task
 
 # Beyond so many dimensions a net of points is hardly more even than chance.
@@ -67,7 +67,7 @@ def train_lazy(job: Job, on: Lazy, n: float | int) -> Records:
         ]
         start = _start(job, on, at, noise, stream)
         keep = on.remember_tests
-        method = Dense(job, powers=at, matrices=matrices, start=start, keep_tests=keep)
+        method = DenseMethod(job, powers=at, matrices=matrices, start=start, keep_tests=keep)
         found.append(descend(method, job))
     return merged(found, np.stack)
 
@@ -91,7 +91,7 @@ def _within_span(task: Task) -> Task:
     return replace(task, inputs=within[:taught], test_inputs=within[taught:])
 
 
-def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
+def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[ParticleNoise]:
     """Random numbers over each hidden space: spread, if asked for, until the first step is taken."""
     net, task, widths = job.net, job.task, _widths(job.net, on)
     batch = len(task.inputs) if task.batches is None else task.batches.shape[1]
@@ -99,7 +99,7 @@ def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
     below = [task.inputs.shape[1], *(looks for _ in widths[1:])]
     above = [*(batch for _ in widths[1:]), task.targets.shape[1]]
     return [
-        Noise(
+        ParticleNoise(
             stream,
             n,
             spread=min(b + a + has, _DIMENSIONS) if on.spread else 0,
@@ -112,8 +112,8 @@ def _noise(job: Job, on: Lazy, stream: np.random.Generator) -> list[Noise]:
 
 
 def _start(
-    job: Job, on: Lazy, at: WidthPowers, noise: list[Noise], stream: np.random.Generator
-) -> Start:
+    job: Job, on: Lazy, at: WidthPowers, noise: list[ParticleNoise], stream: np.random.Generator
+) -> InitialWeights:
     net, task = job.net, job.task
     widths, outputs = _widths(net, on), task.targets.shape[1]
 
@@ -134,4 +134,4 @@ def _start(
         # Opposite read-outs on the two halves of the last space, everything else in it equal.
         half = widths[-1] // 2
         np.negative(last[:, half:], out=last[:, half:])
-    return Start.from_normal(net, at, first, last, biases)
+    return InitialWeights.from_normal(net, at, first, last, biases)

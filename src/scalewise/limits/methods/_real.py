@@ -13,7 +13,7 @@ from scalewise.limits._network import Network, powers
 from scalewise.limits._noise import generator, normal
 from scalewise.limits._on import Finite
 from scalewise.limits._real import RealMatrix, check_memory
-from scalewise.limits.methods._dense import Dense, Start
+from scalewise.limits.methods._dense import DenseMethod, InitialWeights
 
 Draw = Callable[..., np.ndarray]
 
@@ -23,7 +23,9 @@ def train_real(job: Job, on: Finite) -> Records:
     at = powers(job.net.strategy, on.width)
     draw, matrices = real_seeds(job.net, on, job.decoupled)
     start = real_start(job, on, draw)
-    return descend(Dense(job, powers=at, matrices=matrices, start=start, keep_tests=True), job)
+    return descend(
+        DenseMethod(job, powers=at, matrices=matrices, start=start, keep_tests=True), job
+    )
 
 
 def real_seeds(net: Network, on: Finite, decoupled: bool = False) -> tuple[Draw, list[RealMatrix]]:
@@ -48,7 +50,7 @@ def real_seeds(net: Network, on: Finite, decoupled: bool = False) -> tuple[Draw,
     return draw, matrices
 
 
-def real_start(job: Job, on: Finite, draw: Draw) -> Start:
+def real_start(job: Job, on: Finite, draw: Draw) -> InitialWeights:
     """First and last weights and biases, drawn in this order."""
     net, outputs = job.net, job.task.targets.shape[1]
     widths = net.widths(on.width)
@@ -56,4 +58,4 @@ def real_start(job: Job, on: Finite, draw: Draw) -> Start:
     last = draw(outputs, widths[-1])
     sizes = (*widths, outputs)
     biases = [draw(n) if has else None for n, has in zip(sizes, net.has_biases, strict=True)]
-    return Start.from_normal(net, powers(net.strategy, on.width), first, last, biases)
+    return InitialWeights.from_normal(net, powers(net.strategy, on.width), first, last, biases)

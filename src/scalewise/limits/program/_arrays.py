@@ -11,9 +11,9 @@ import numpy as np
 from scalewise.activations import activation
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._real import RealMatrix
-from scalewise.limits.program._values import Product
+from scalewise.limits.program._values import ValueProduct
 
-Draw = Callable[[int, int, float, bool], Product]
+Draw = Callable[[int, int, float, bool], ValueProduct]
 
 
 class Arrays:
@@ -60,7 +60,7 @@ class Arrays:
 
     def matrix(
         self, ratios: tuple[float | int, float | int], sigma: float | int, transposed: bool
-    ) -> Product:
+    ) -> ValueProduct:
         """A Gaussian matrix."""
         return self._product(self.size(ratios[0]), self.size(ratios[1]), sigma, transposed)
 

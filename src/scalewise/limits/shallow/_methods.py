@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalewise.gaussian import kernel_map
-from scalewise.limits._loop import Course, Look
+from scalewise.limits._loop import Recorded, RunCourse
 from scalewise.limits.shallow._kernels import expectations
-from scalewise.limits.shallow._particles import Particles
+from scalewise.limits.shallow._particles import UnitParticles
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import LimitDynamics
-from scalewise.limits.shallow._units import Units
+from scalewise.limits.shallow._units import LimitUnits
 from scalewise.tasks import Loss, Task
 from scalewise.tasks.spi import LOSSES
 
@@ -34,7 +34,7 @@ LOSS_OF_ORDER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShallowJob(Course):
+class ShallowJob(RunCourse):
     """A network of one hidden layer that is trained, at finite or infinite width."""
 
     reference: Reference  # its constants
@@ -49,7 +49,7 @@ class ShallowJob(Course):
         )
 
 
-class Seen:
+class BatchSums:
     r"""Errors at infinite width: the loss sees $g$ until something was learned, $\tilde f$ from then on.
 
     A network that has every sample of its first steps right where only signs count has not moved:
@@ -83,11 +83,11 @@ class UnitDescent:
     def __init__(
         self,
         job: ShallowJob,
-        particles: Particles,
-        units: Units,
+        particles: UnitParticles,
+        units: LimitUnits,
         *,
         added: np.ndarray,
-        seen: Seen | None = None,
+        seen: BatchSums | None = None,
     ) -> None:
         self.job, self.seen, self.added = job, seen, added
         self.particles, self.units = particles, units
@@ -97,16 +97,16 @@ class UnitDescent:
         x = job.task.all_inputs
         self._squares = np.einsum("ij,ij->i", x, x)[:, None]
 
-    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Recorded:
         """Outputs, and diagonals of the kernels if they are wanted."""
         self._rows = rows = self._all if chosen is None else chosen
         taught = self._outputs(self._sums[np.searchsorted(self._have, rows)], rows)
         errors = None if self.seen is None else self.seen.errors(taught, rows)
         if not watched:
-            return Look(taught, errors=errors)
+            return Recorded(taught, errors=errors)
         sums = np.concatenate([self._sums, self.particles.test_outputs()])
         kernel = self._kernels() if self.job.kernels else None
-        return Look(taught, self._outputs(sums, slice(None)), kernel, errors=errors)
+        return Recorded(taught, self._outputs(sums, slice(None)), kernel, errors=errors)
 
     def step(self, errors: np.ndarray) -> None:
         """Step both weights from the same state, and give the outputs that come next."""
@@ -137,7 +137,7 @@ class ConstantKernels:
     """Outputs that move by constant kernels: samples step by step, test inputs from the summed errors."""
 
     def __init__(
-        self, job: ShallowJob, begin: np.ndarray, seen: Seen, dynamics: LimitDynamics
+        self, job: ShallowJob, begin: np.ndarray, seen: BatchSums, dynamics: LimitDynamics
     ) -> None:
         self.job, self.seen = job, seen
         reference, x, samples = job.reference, job.task.all_inputs, len(job.task.inputs)
@@ -159,18 +159,18 @@ class ConstantKernels:
         self._alpha, self._omega = np.zeros_like(self._f), np.zeros_like(self._f)
         self._all = self._rows = np.arange(samples)
 
-    def look(self, chosen: np.ndarray | None, watched: bool) -> Look:
+    def look(self, chosen: np.ndarray | None, watched: bool) -> Recorded:
         """Outputs, and diagonals of the kernels if they are wanted."""
         self._rows = rows = self._all if chosen is None else chosen
         taught = _replicas_first(self._f[rows])
         errors = self.seen.errors(taught, rows)
         if not watched:
-            return Look(taught, errors=errors)
+            return Recorded(taught, errors=errors)
         n = len(self._all)
         tests = self._begin[n:] + self._step_a[n:] @ self._alpha + self._step_w[n:] @ self._omega
         logits = _replicas_first(np.concatenate([self._f, tests]))
         kernel = np.stack([self._kernel] * len(logits)) if self.job.kernels else None
-        return Look(taught, logits, kernel, errors=errors)
+        return Recorded(taught, logits, kernel, errors=errors)
 
     def step(self, errors: np.ndarray) -> None:
         """Step both kernels from the same outputs."""

@@ -13,10 +13,10 @@ from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, checked
 from scalewise._readable import readable
-from scalewise.limits.shallow._particles import Draw, draw_weights
+from scalewise.limits.shallow._particles import ParticleDraw, draw_weights
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling
-from scalewise.limits.shallow._units import Units, finite_units
+from scalewise.limits.shallow._units import LimitUnits, finite_units
 from scalewise.tasks.spi import LOSSES
 
 
@@ -55,7 +55,7 @@ class ShallowNetwork:
             )
 
     @property
-    def units(self) -> Units:
+    def units(self) -> LimitUnits:
         """Factors before the sums."""
         return finite_units(self.reference, self.scaling, len(self.a))
 
@@ -105,7 +105,7 @@ def draw_network(
         >>> shallow.draw_network(shallow.Reference(8), shallow.scaling("NTK"), 4, 3).w.shape
         (4, 3)
     """
-    ((a, w),) = draw_weights(Draw(width, (seed,), reference.law), features, (width,))
+    ((a, w),) = draw_weights(ParticleDraw(width, (seed,), reference.law), features, (width,))
     return ShallowNetwork(a[0], np.ascontiguousarray(w[:, 0].T), reference, scaling)
 
 

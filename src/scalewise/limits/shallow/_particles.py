@@ -85,7 +85,7 @@ class GramLayer:
 
 
 @dataclass(frozen=True)
-class Draw:
+class ParticleDraw:
     """Number of units, and their law."""
 
     units: int  # of one network
@@ -103,7 +103,7 @@ class Draw:
     dtype: Any = np.float64
 
 
-def draw_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
+def draw_weights(draw: ParticleDraw, features: int, blocks: Sequence[int]) -> Any:
     """Weights block by block: output weights (seed, unit) and first weights (feature, seed, unit)."""
     if draw.even and features < _MANY_FEATURES:
         yield from _sobol_weights(draw, features, blocks)
@@ -121,7 +121,7 @@ def draw_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
         yield _started(draw, a, w)
 
 
-def _started(draw: Draw, a: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _started(draw: ParticleDraw, a: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weights of a block as they start."""
     if draw.silent:
         a = np.zeros_like(a)
@@ -130,7 +130,7 @@ def _started(draw: Draw, a: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.n
     return a.astype(draw.dtype), np.ascontiguousarray(w, dtype=draw.dtype)
 
 
-def _sobol_weights(draw: Draw, features: int, blocks: Sequence[int]) -> Any:
+def _sobol_weights(draw: ParticleDraw, features: int, blocks: Sequence[int]) -> Any:
     from scipy.stats import qmc  # here, because its import takes as long as many a run
 
     tables = []
@@ -156,14 +156,14 @@ def _sample(rng: np.random.Generator, law: str, shape: tuple[int, ...]) -> np.nd
     return rng.standard_normal(shape)
 
 
-class Particles:
+class UnitParticles:
     """Units of many networks at once.
 
     `gram` keeps first weights in the span of the samples; ``None`` chooses the cheaper.
     """
 
     def __init__(
-        self, task: Task, phi: Activation, draw: Draw, *, gram: bool | None = None
+        self, task: Task, phi: Activation, draw: ParticleDraw, *, gram: bool | None = None
     ) -> None:
         inputs = np.ascontiguousarray(task.inputs, dtype=draw.dtype)
         everything = np.ascontiguousarray(task.all_inputs, dtype=draw.dtype)

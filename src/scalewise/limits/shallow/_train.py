@@ -20,12 +20,12 @@ from scalewise.limits._train import TrainingError, over_replicas
 from scalewise.limits.shallow._kernels import draw_start
 from scalewise.limits.shallow._methods import (
     LOSS_OF_ORDER,
+    BatchSums,
     ConstantKernels,
-    Seen,
     ShallowJob,
     UnitDescent,
 )
-from scalewise.limits.shallow._particles import Draw, Particles
+from scalewise.limits.shallow._particles import ParticleDraw, UnitParticles
 from scalewise.limits.shallow._reference import Reference
 from scalewise.limits.shallow._scaling import ShallowScaling, limit_dynamics
 from scalewise.limits.shallow._scaling import scaling as known_scaling
@@ -151,8 +151,8 @@ def _finite(job: ShallowJob, one: ShallowScaling, on: Finite, start: Any) -> xr.
         )
     reference, u = job.reference, on.width / job.reference.width
     units = finite_units(reference, one, on.width)
-    particles = Particles(
-        job.task, reference.phi, Draw(on.width, _seeds(on), reference.law, dtype=on.dtype)
+    particles = UnitParticles(
+        job.task, reference.phi, ParticleDraw(on.width, _seeds(on), reference.law, dtype=on.dtype)
     )
     sums = np.concatenate([particles.outputs(slice(None)), particles.test_outputs()])
     first = reference.sigma * sums.T[..., None]
@@ -170,16 +170,16 @@ def _limit(job: ShallowJob, one: ShallowScaling, on: Lazy, start: Any) -> xr.Dat
     dynamics, reference = limit_dynamics(one), job.reference
     _check_particles(on)
     g = _given_start(job, on, start)
-    seen = Seen(job.task, g, dynamics)
+    seen = BatchSums(job.task, g, dynamics)
     job = replace(job, task=replace(job.task, loss=LOSS_OF_ORDER[dynamics.later]))
     if dynamics.moving:
         unit = _far_away(reference, on.dtype) if dynamics.silent_w else 1.0
-        draw = Draw(
+        draw = ParticleDraw(
             on.width, _seeds(on), reference.law, True, dynamics.silent, unit=unit, dtype=on.dtype
         )
         method = UnitDescent(
             job,
-            Particles(job.task, reference.phi, draw),
+            UnitParticles(job.task, reference.phi, draw),
             limit_units(reference, on.width, dynamics),
             added=g if dynamics.keeps else np.zeros_like(g),
             seen=seen,

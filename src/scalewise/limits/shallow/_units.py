@@ -9,7 +9,7 @@ from scalewise.limits.shallow._scaling import LimitDynamics, ShallowScaling
 
 
 @dataclass(frozen=True)
-class Units:
+class LimitUnits:
     r"""Factors before the sums of a network or a limit.
 
     $$f=F\sum_r\hat a_r\phi,\quad\Delta\hat a=-R_a\nabla\ell\,\phi,\quad\Delta\hat w=-R_w\nabla\ell\,\hat a\phi'x$$
@@ -22,7 +22,7 @@ class Units:
     kernel_w: float  # before $\sum\hat a^2\phi'\phi'\,x\cdot x'$ in $K_w$
 
 
-def finite_units(reference: Reference, one: ShallowScaling, width: int) -> Units:
+def finite_units(reference: Reference, one: ShallowScaling, width: int) -> LimitUnits:
     """The factors of a network of this width."""
     u = width / reference.width
     try:
@@ -34,7 +34,7 @@ def finite_units(reference: Reference, one: ShallowScaling, width: int) -> Units
             f"The powers of {one} overflow at {width} units, {u:.3g} times `Reference.width`. Take smaller "
             "exponents or another width."
         ) from None
-    return Units(
+    return LimitUnits(
         output=sigma,
         rate_a=reference.rate_a * u_a * sigma,
         rate_w=reference.rate_w * u_w * sigma,
@@ -43,11 +43,11 @@ def finite_units(reference: Reference, one: ShallowScaling, width: int) -> Units
     )
 
 
-def limit_units(reference: Reference, particles: int, dynamics: LimitDynamics) -> Units:
+def limit_units(reference: Reference, particles: int, dynamics: LimitDynamics) -> LimitUnits:
     """The factors of a limit; 0 for a layer without a part in it."""
     share = reference.width / particles
     by_a, by_w = float(dynamics.by_a), float(dynamics.by_w)
-    return Units(
+    return LimitUnits(
         output=reference.sigma * share,
         rate_a=by_a * reference.rate_a * reference.sigma,
         rate_w=by_w * reference.rate_w * reference.sigma,
