@@ -127,7 +127,7 @@ class ByHand(nn.Module):
 
 def chrono(n: int) -> nn.Module:
     """An LSTM whose gates are shut and open for long times: Tallec and Ollivier 1804.11188."""
-    model = LSTM(n)
+    model: Any = LSTM(n)
     with torch.no_grad():
         bias = torch.rand(n).mul(998).add(1).log()
         model.states.bias_ih_l0[:n], model.states.bias_ih_l0[n : 2 * n] = -bias, bias
