@@ -138,7 +138,7 @@ def t5(n: int) -> nn.Module:
     from transformers import T5Config, T5EncoderModel
 
     own = T5Config(
-        d_model=n, d_kv=8, d_ff=4 * n, num_layers=4, num_heads=n // 8, vocab_size=31, dropout_rate=0.0
+        d_model=n, d_kv=8, d_ff=4 * n, num_layers=2, num_heads=n // 8, vocab_size=31, dropout_rate=0.0
     )  # fmt: skip
     return T5EncoderModel(own)
 
@@ -183,7 +183,7 @@ DESIGNS: dict[str, Case] = {
     "SIREN": (lambda n: siren(n, 30.0, 30.0), COORDINATES),
     "SIREN, hidden frequency 1": (lambda n: siren(n, 30.0, 1.0), COORDINATES),
     "cosine attention": (lambda n: ByHand(n, True), 30 * SERIES),
-    "attention scaled behind its product": (lambda n: ByHand(n, False), 2 * SERIES),
+    "attention scaled behind its product": (lambda n: ByHand(n, False), SERIES),
     "LSTM of long memory": (chrono, SERIES),
     "T5": (t5, TOKENS),
     "ResNet, zeros at the end": (post_activation, IMAGES),
