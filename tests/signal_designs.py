@@ -110,14 +110,14 @@ class ByHand(nn.Module):
         self.into, self.qkv, self.out = nn.Linear(3, n), nn.Linear(n, 3 * n), nn.Linear(n, n)
         drawn(self, 1.0)
         self.cosines = cosines
-        self.log_scale = nn.Parameter(torch.full((n // 8, 1, 1), 10.0).log())
+        self.log_scale = nn.Parameter(torch.full((n // 32, 1, 1), 10.0).log())
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.into(x)
         q, k, v = (
-            p.view(*x.shape[:2], -1, 8).transpose(1, 2) for p in self.qkv(x).chunk(3, dim=-1)
+            p.view(*x.shape[:2], -1, 32).transpose(1, 2) for p in self.qkv(x).chunk(3, dim=-1)
         )
-        scale: Any = 8**-0.5
+        scale: Any = 32**-0.5
         if self.cosines:
             q, k = nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1)
             scale = self.log_scale.clamp(max=4.6).exp()
