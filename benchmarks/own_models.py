@@ -136,6 +136,16 @@ def labels(theory: Any, name: str, layer: int) -> np.ndarray:
     return own.reshape(int(np.prod(own.shape[: len(first)])), -1)
 
 
+def of_outputs(theory: Any, layer: int, at: Any) -> np.ndarray:
+    """The NTK of the last layer; of square images that it gives, at the position that counts."""
+    Theta = labels(theory, "ntk", layer)
+    sites = theory.ntk.sizes.get("position", 1)
+    if not isinstance(at, tuple) or len(at) != 2 or sites == 1:
+        return Theta
+    place = np.ravel_multi_index(at, [int(sites**0.5)] * 2, mode="wrap")
+    return Theta[place::sites, place::sites]
+
+
 def whole(theory_of: Any, net: Any, x: np.ndarray) -> list[np.ndarray]:
     """Predicted kernels of all layers, positions and all."""
     return [
@@ -205,7 +215,7 @@ def measured(name: str, case: Any_) -> Found:
             own = np.array(list(of_jax.tangents(case, one, width, TANGENTS, 200 + k)))
         else:
             own = tangents(one, case, width, TANGENTS, 200 + k)
-        Theta = labels(last, "ntk", net.depth)[: own.shape[1], : own.shape[2]]
+        Theta = of_outputs(last, net.depth, case.at)[: own.shape[1], : own.shape[2]]
         ntk.append(((own.mean(0) - Theta) / np.abs(Theta).max()).ravel())
         ntk_errors.append((own.std(0) / len(own) ** 0.5 / np.abs(Theta).max()).ravel())
         if k == 0 and case.vertex:

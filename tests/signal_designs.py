@@ -110,14 +110,14 @@ class ByHand(nn.Module):
         self.into, self.qkv, self.out = nn.Linear(3, n), nn.Linear(n, 3 * n), nn.Linear(n, n)
         drawn(self, 1.0)
         self.cosines = cosines
-        self.log_scale = nn.Parameter(torch.full((n // 8, 1, 1), 10.0).log())
+        self.log_scale = nn.Parameter(torch.full((n // 32, 1, 1), 10.0).log())
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.into(x)
         q, k, v = (
-            p.view(*x.shape[:2], -1, 8).transpose(1, 2) for p in self.qkv(x).chunk(3, dim=-1)
+            p.view(*x.shape[:2], -1, 32).transpose(1, 2) for p in self.qkv(x).chunk(3, dim=-1)
         )
-        scale: Any = 8**-0.5
+        scale: Any = 32**-0.5
         if self.cosines:
             q, k = nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1)
             scale = self.log_scale.clamp(max=4.6).exp()
@@ -127,7 +127,7 @@ class ByHand(nn.Module):
 
 def chrono(n: int) -> nn.Module:
     """An LSTM whose gates are shut and open for long times: Tallec and Ollivier 1804.11188."""
-    model = LSTM(n)
+    model: Any = LSTM(n)
     with torch.no_grad():
         bias = torch.rand(n).mul(998).add(1).log()
         model.states.bias_ih_l0[:n], model.states.bias_ih_l0[n : 2 * n] = -bias, bias
@@ -138,7 +138,7 @@ def t5(n: int) -> nn.Module:
     from transformers import T5Config, T5EncoderModel
 
     own = T5Config(
-        d_model=n, d_kv=8, d_ff=4 * n, num_layers=4, num_heads=n // 8, vocab_size=31, dropout_rate=0.0
+        d_model=n, d_kv=8, d_ff=4 * n, num_layers=2, num_heads=n // 8, vocab_size=31, dropout_rate=0.0
     )  # fmt: skip
     return T5EncoderModel(own)
 
@@ -183,7 +183,7 @@ DESIGNS: dict[str, Case] = {
     "SIREN": (lambda n: siren(n, 30.0, 30.0), COORDINATES),
     "SIREN, hidden frequency 1": (lambda n: siren(n, 30.0, 1.0), COORDINATES),
     "cosine attention": (lambda n: ByHand(n, True), 30 * SERIES),
-    "attention scaled behind its product": (lambda n: ByHand(n, False), 2 * SERIES),
+    "attention scaled behind its product": (lambda n: ByHand(n, False), SERIES),
     "LSTM of long memory": (chrono, SERIES),
     "T5": (t5, TOKENS),
     "ResNet, zeros at the end": (post_activation, IMAGES),

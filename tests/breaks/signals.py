@@ -30,10 +30,10 @@ of_steps = row("torch/_first_step.py", STEPS)
 
 MUTANTS = (
     of_rows("signals: the gradient of all samples", "uses.slopes / samples", "uses.slopes"),
-    of_watch(
+    of_rows(
         "signals: dead for one sample",
-        "(flat == 0).all(dim=1)",
-        "(flat == 0).any(dim=1)",
+        "(by_unit(values) == 0).all(dim=1)",
+        "(by_unit(values) == 0).any(dim=1)",
         SHARES,
     ),
     of_watch("signals: a sum that is scaled back is doubled", "<= _SCALED_BACK", "< 0", SKIPS),

@@ -1,5 +1,6 @@
 """Models that are read: whole, with the right numbers, or refused with the place."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,70 @@ def tied_head(n: int) -> nn.Module:
 def test_what_is_not_known_is_named(build, inputs, says: str) -> None:
     with pytest.raises(PlanError, match=says):
         sw.torch.network(build, inputs, width=16)
+
+
+class Step(nn.Module):
+    """A step of one's own between two layers."""
+
+    def __init__(self, n: int, step: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.a, self.o, self.inner, self.step = (
+            nn.Linear(8, n),
+            nn.Linear(n, 1),
+            nn.Identity(),
+            step,
+        )
+        self.inner.forward = step  # type: ignore
+
+    def forward(self, x):
+        return self.o(self.inner(self.a(x)))
+
+
+def scaled(z: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+    return nn.functional.layer_norm(z, z.shape[-1:], gain)
+
+
+def one_width(n: int) -> nn.Module:
+    assert n == 16
+    return perceptron(n)
+
+
+def in_integers(n: int) -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(perceptron(n), {nn.Linear})
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda n: Step(n, lambda z: z + torch.randn_like(z)), "`inner` draws random numbers in its"),
+        (lambda n: Step(n, lambda z: nn.functional.dropout(z)), "`inner` draws random numbers"),
+        (
+            lambda n: Step(n, lambda z: z[torch.nonzero(z[:, 0] < 99)[:, 0]]),
+            "`inner` has shapes that depend on the data",
+        ),
+        (lambda n: Step(n, lambda z: scaled(z, torch.ones(n).float())), "in double precision"),
+        (one_width, "does not build the model at width 32: it raised AssertionError"),
+        (lambda n: nn.Linear(3, n), "cannot be called with `inputs`: it raised RuntimeError"),
+        (lambda n: nn.Linear(8, n, device="meta"), "no numbers in 'weight', which is on the device"),
+        (in_integers, "Give the model that it was quantised from"),
+    ],
+)  # fmt: skip
+def test_what_has_no_numbers_or_does_not_repeat_is_refused(build, says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        sw.torch.network(build, POINTS, width=16)
+
+
+def test_numbers_that_a_model_makes_are_as_precise_as_its_inputs() -> None:
+    net = sw.torch.network(lambda n: Step(n, lambda z: scaled(z, torch.ones(n))), POINTS, width=16)
+    assert net.depth == 2
+    random = sw.torch.network(
+        lambda n: Step(n, lambda z: z + torch.randn_like(z)),
+        POINTS,
+        width=16,
+        given={"inner": "tanh"},
+    )
+    assert random.depth == 2
 
 
 def test_layers_stand_for_modules_that_are_not_known() -> None:

@@ -349,6 +349,10 @@ def picky(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return linear(x[torch.nonzero(x[:, 0] > -99)[:, 0]])
 
 
+def deciding(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return linear(x) if x.sum() > 0 else -linear(x)
+
+
 def ordered(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return linear(torch.sort(x, dim=-1).values)
 
@@ -364,6 +368,8 @@ def test_what_a_pass_does_that_others_would_not_repeat_is_noted() -> None:
     assert any("`1` draws random numbers in its forward pass" in note for note in notes)
     notes = measured(nn.Sequential(nn.Linear(16, 8), Own(picky, 8, 2)), VECTORS).notes
     assert any("`1` has shapes that depend on the data" in note for note in notes)
+    notes = measured(nn.Sequential(nn.Linear(16, 8), Own(deciding, 8, 2)), VECTORS).notes
+    assert any("`1` reads a number of its own to decide" in note for note in notes)
     drops = nn.Sequential(nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     assert measured(drops, VECTORS).notes == ()
     norm = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).train()
@@ -427,7 +433,12 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence() -> None:
             {"width": 8},
             "`build` must return a torch.nn.Module; it returned int",
         ),
-        (nn.Linear(16, 2, device="meta"), VECTORS, {}, "on the meta device and have no numbers"),
+        (
+            nn.Linear(16, 2, device="meta"),
+            VECTORS,
+            {},
+            "has no numbers in 'weight', which is on the device 'meta'",
+        ),
         (Quantised(), VECTORS, {}, "Give the model that it was quantised from"),
         (nn.Linear(3, 2), VECTORS, {}, "cannot be called with `batch`: it raised RuntimeError"),
         (nn.Linear(16, 2), None, {}, "`batch` must be what the model is called with"),

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from refusals import unlike
 from scalewise.torch import _tangent_ways as ways
-from scalewise.torch import tangents
+from scalewise.torch import curvature, tangents
 
 WORDS, WIDTH, TEXT = 11, 8, 5
 
@@ -242,7 +242,13 @@ def test_what_is_not_one_sample_at_a_time_is_refused_in_a_sentence() -> None:
         (lambda: tangents(nn.Sequential(linear, nn.BatchNorm1d(2)), x), "'1' is batch normalisation"),
         (lambda: tangents(nn.Sequential(nn.Linear(3, 64), nn.Dropout()), x), "draws random numbers"),
         (lambda: tangents(nn.Linear(3, 2, device="meta"), x), "on the device 'meta'"),
-        (lambda: tangents(nn.Unflatten(1, (3, 1)), x), "parameters that are trained"),
+        (lambda: tangents(nn.Unflatten(1, (3, 1)), x), "no parameters of floating point"),
+        (lambda: tangents(nn.Linear(3, 2).requires_grad_(False), x), "parameters that are trained"),
+        (lambda: tangents(linear, x, rates={"w": 1.0}), "by the names of parameters that are trained"),
+        (lambda: curvature(linear, x, rates={"w": 1.0}), "by the names of parameters"),
+        (lambda: curvature(nn.Sequential(nn.Linear(3, 64), nn.Dropout()), x), "draws random numbers"),
+        (lambda: curvature(nn.Sequential(linear, nn.BatchNorm1d(2)), x), "'1' is batch normalisation"),
+        (lambda: curvature(nn.Linear(3, 2, device="meta"), x), "on the device 'meta'"),
         (lambda: tangents(nn.Sequential(linear, nn.Unflatten(1, (2, 1))), x), "must give outputs"),
         (lambda: tangents(linear, x, outputs=np.eye(3)), r"matrix \(read-outs, 2\)"),
         (lambda: tangents(linear, x, outputs="none"), "`outputs`"),

@@ -147,6 +147,22 @@ def test_functions_and_modules_bend_as_the_network_that_they_are(memory: int | s
     np.testing.assert_allclose(plain.test_loss_nlo, loss, rtol=1e-12)
 
 
+def test_parameters_of_jax_may_be_arrays_of_numpy_and_plain_numbers() -> None:
+    plain = {"W": np.asarray(P.weights[0]), "b": P.biases[0].astype("float32"), "c": 2.0}
+    rates = {"W": np.full(P.weights[0].shape, 0.5), "b": 1.0, "c": 3}
+
+    def function(p, x):
+        return jnp.tanh(x @ p["W"].T + p["b"]) * p["c"]
+
+    one, two = (
+        curvature(function, p, X, rates=rates) for p in (plain, jax.tree.map(jnp.asarray, plain))
+    )
+    (slope,) = one.gradients(np.ones((N, 9)))
+    np.testing.assert_array_equal(slope, two.gradients(np.ones((N, 9)))[0])
+    # Along c alone the function is linear: its first term is the rate of c times the sum of outputs over c.
+    assert slope[-1] == pytest.approx(3 * one.outputs([])[0][:N].sum() / 2, rel=1e-5)
+
+
 def rms(values: object) -> float:
     return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
 

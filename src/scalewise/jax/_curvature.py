@@ -61,6 +61,8 @@ def curvature(
     """
     from scalewise.training._by_jax import Along, JaxCurvature
 
+    # As `tangents` does, so that NumPy's arrays and plain numbers have the precision that they are computed in.
+    params = jax.tree.map(jnp.asarray, params)
     leaves = jax.tree.leaves(params)
     weights = [1.0] * len(leaves) if rates is None else jax.tree.leaves(rates)
     if len(weights) != len(leaves):

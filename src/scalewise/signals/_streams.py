@@ -17,12 +17,9 @@ _MANY = 8  # branches, over which a trend is one
 _GAIN = 2.0  # of a branch, the variance that it gives over that which it reads
 _CHANCE = 8.0  # over the width: of the logarithm of such a growth, the variance between draws
 _DRAWS = (
-    2.0  # its standard deviations by which a right network may differ; samples are averaged on top
+    2.0  # its standard deviations by which right networks differ; an average over samples, less
 )
-_HALVED, _FEWEST = (
-    0.6,
-    4,
-)  # a number that multiplies streams at so many sums: a mean, but not over sqrt(2)
+_HALVED, _FEWEST = 0.6, 4  # a number behind so many sums: that of a mean, but not 1/sqrt(2)
 _DROWNED = 8.0  # by how much branches together may exceed what enters
 _SMALL = 0.25  # a variance that is small beside 1, which norms give
 _LOUD = 0.1  # a variance of all branches below which a model is drawn small as a whole, as GPT-2 is
@@ -155,6 +152,6 @@ def _means(rows: Sequence[Seen], stream: list[int], factors: list[float]) -> Tol
     return (
         "mean in place of a sum", place, kept,
         f"The residual stream is multiplied by {max(factors):.3g} behind {len(factors)} of its sums, from "
-        f"`{place or 'the model'}` to `{last}`, as a mean (x + f(x)) / 2 does: {kept:.1g} of what enters, and of a gradient along "
-        "the stream, is left. Add branches to the stream as it is, over the root of their number.",
+        f"`{place or 'the model'}` to `{last}`, as a mean (x + f(x)) / 2 does: {kept:.1g} of what enters, and of a "
+        "gradient along the stream, is left. Add branches to the stream as it is, over the root of their number.",
     )  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
-from scalewise.torch._tangent_ways import check_alone
+from scalewise.torch._tangent_ways import check_alone, check_repeats, trained
 
 Flat = np.ndarray  # (parameter,)
 PASSES = 8  # as much as the forward pass keeps: with the way back, twice along a path
@@ -41,8 +41,8 @@ def curvature(
         derivatives is made.
 
     Raises:
-        ValueError: If the module has nothing to train, a rate has the name of no parameter, or samples that must be
-            taken in blocks are mixed by the module.
+        ValueError: If the module draws random numbers, has nothing to train or no numbers (on the device ``meta``),
+            a rate has the name of no parameter, or samples that must be taken in blocks are mixed by the module.
 
     Source: PDLT (11.8), (∞.5), (∞.7), along paths.
 
@@ -52,16 +52,13 @@ def curvature(
         >>> curvature(torch.nn.Linear(2, 1), torch.eye(2)).parameters
         3
     """
-    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     given = dict(rates or {})
-    if not named or given.keys() - named.keys():
-        raise ValueError(
-            f"`rates` must be by the names of parameters that are trained, {sorted(named)}; got {sorted(given)}."
-        )
+    named = trained(module, given)
+    check_repeats(module, inputs[:1])
     each = [np.full(p.numel(), given.get(name, 1.0)) for name, p in named.items()]
     several = max(1, bytes_of(memory) // (PASSES * _graph(module, inputs[:1])))
     if several < len(inputs):
-        check_alone(module, named, inputs)
+        check_alone(module, inputs)
     return TorchCurvature(module, inputs, named, np.concatenate(each), several)
 
 

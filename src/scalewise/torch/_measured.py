@@ -167,14 +167,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _notes(model: nn.Module, watch: Watch) -> Iterator[str]:
     if watch.random:
-        place = watch.random[0] or "the model"
         yield (
-            f"`{place}` draws random numbers in its forward pass, in evaluation mode too: measured sizes are those "
-            "of one draw. Fix what it draws to see what repeats."
+            f"{subject(watch.random[0])} draws random numbers in its forward pass, in evaluation mode too: "
+            "measured sizes are those of one draw. Fix what it draws to see what repeats."
         )
     if watch.shapes:
-        place = watch.shapes[0] or "the model"
-        yield f"`{place}` has shapes that depend on the data: what is measured holds for this batch alone."
+        yield (
+            f"{subject(watch.shapes[0])} has shapes that depend on the data: what is measured holds for this batch "
+            "alone."
+        )
+    if watch.branches and not watch.shapes:
+        yield (
+            f"{subject(watch.branches[0])} reads a number of its own to decide what to do: what is measured holds "
+            "for this batch alone."
+        )
     fresh = [n for n, m in model.named_modules() if _is_fresh(m)]
     if fresh:
         yield (
@@ -184,6 +190,11 @@ def _notes(model: nn.Module, watch: Watch) -> Iterator[str]:
         )
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters()):
         yield "The model computes in low precision; numbers below a hundredth of a size are rounding."
+
+
+def subject(place: str) -> str:
+    """A place as a sentence begins with it."""
+    return f"`{place}`" if place else "The model"
 
 
 def _is_fresh(module: nn.Module) -> bool:

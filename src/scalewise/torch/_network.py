@@ -23,8 +23,10 @@ from scalewise.reading._given import Given, replaced
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, in_a_row
 from scalewise.reading._reader import Law, Reader
+from scalewise.torch._measured import subject
 from scalewise.torch._operations import Operations
 from scalewise.torch._plainly import plainly
+from scalewise.torch._watch import RANDOM, UNKNOWN_SHAPES
 
 
 class Unread:
@@ -41,6 +43,8 @@ class Trace(Operations, TorchDispatchMode):
         super().__init__()
         self.read = read
         self.stack: list[str] = [""]
+        self.random: list[str] = []
+        self.shapes: list[str] = []
         self._known: dict[int, tuple[Tensor, Tensor | Unread]] = {}
 
     def know(self, tensor: Tensor, entries: Any) -> None:
@@ -62,6 +66,8 @@ class Trace(Operations, TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.rpartition("::")[2]
         in_place = name.endswith("_") and not name.startswith("_")
+        if name.rstrip("_") in RANDOM and not (name == "native_dropout" and not args[2]):
+            self.random += self.stack
         # numbers as they are before something is written in their place
         given = (args[0].clone(), *args[1:]) if in_place and self.entries(args[0]) is None else args
         out = func(*args, **kwargs)
@@ -69,6 +75,8 @@ class Trace(Operations, TorchDispatchMode):
         known = [e for e in map(self.entries, flat) if e is not None]
         if not known:
             return out
+        if name in UNKNOWN_SHAPES:
+            self.shapes.append(self.stack[-1])
         lost = next((e for e in known if isinstance(e, Unread)), None)
         self.read.fields.place = self.stack[-1]
         if lost is not None:
@@ -209,9 +217,10 @@ def traced(
                 own = read.enter(tuple(tensor.shape), offset, tokens=tokens, samples=samples)
                 trace.know(tensor, own)
                 offset += tensor.numel() // (len(tensor) if samples else 1)
-            output = model(*args, **kwargs)
+            output = _called(model, args, kwargs)
             first = next(t for t in pytree.tree_leaves(output) if isinstance(t, Tensor))
             found = trace.entries(first)
+    _check_repeats(trace, given, found)
     if isinstance(found, Unread):
         raise found.error
     if found is None:
@@ -220,6 +229,36 @@ def traced(
         )
     rows = [t.double().numpy() for t in numbers]
     return Pass(read, found.numpy(), first.double().numpy(), in_a_row(rows, samples), values)
+
+
+def _called(model: nn.Module, args: Any, kwargs: Any) -> Any:
+    """What the model returns in double precision, which numbers that it makes itself have by default."""
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        return model(*args, **kwargs)
+    except RuntimeError as error:
+        raise UnreadError(
+            f"The model is read in double precision, where it raised RuntimeError: {str(error).splitlines()[0]}. "
+            "Let numbers that it makes itself have the precision of its inputs."
+        ) from error
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _check_repeats(trace: Trace, given: Given, found: Any) -> None:
+    """Refuse what another pass would not do."""
+    if trace.random and not given.layers.keys() & set(trace.random):
+        raise UnreadError(
+            f"{subject(trace.random[-1])} draws random numbers in its forward pass, in evaluation mode too, so the "
+            "model computes something else each time. Fix what it draws, or give that module as a layer of "
+            "`given`; `signals` measures the model as it is."
+        )
+    if trace.shapes and isinstance(found, Unread):
+        raise UnreadError(
+            f"{subject(trace.shapes[0])} has shapes that depend on the data, and the model is no network of one "
+            "shape. Give that module as a layer of `given`; `signals` measures the model for one batch."
+        )
 
 
 def _leave_memory() -> None:

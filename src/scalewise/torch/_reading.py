@@ -21,12 +21,17 @@ from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import ReadModel, network_from, read_model
 from scalewise.reading._reader import Law
 from scalewise.torch._drawn import drawn, told_by_entries
+from scalewise.torch._given import without_numbers
 from scalewise.torch._network import traced
 
 ModelOrFactory = Annotated[
     nn.Module | Callable[..., Any],
     Must("a module, or a function of the width that returns a new one"),
 ]
+
+
+class FixedSizesError(PlanError):
+    """A factory that builds its model at one width alone."""
 
 
 @checked(error=PlanError)
@@ -60,8 +65,9 @@ def network(
         numbers; of a model those of its entries. Learning rates are 1 for every parameter.
 
     Raises:
-        PlanError: If something the model does is not known; with the place. Or if the network with the model's
-            weights does not return what the model returns, in double precision.
+        PlanError: If something the model does is not known; with the place. If it draws random numbers, has none
+            (on the device ``meta``, quantised), or the factory builds it at one width alone. Or if the network with
+            the model's weights does not return what the model returns, in double precision.
 
     Example:
         >>> import torch, scalewise as sw
@@ -111,10 +117,16 @@ def network_and_model(
         return network_from(one, first if width is None else width, None), one
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
-    one, wide = (
-        read_module(*drawn(lambda n=n: build(n)), made, at, gains, Given(layers, n))
-        for n in (width, 2 * width)
-    )
+    one = read_module(*drawn(lambda: build(width)), made, at, gains, Given(layers, width))
+    try:
+        twice = drawn(lambda: build(2 * width))
+    except Exception as error:
+        raise FixedSizesError(
+            f"The factory does not build the model at width {2 * width}: it raised {type(error).__name__}"
+            f"{f': {error}' if str(error) else ''}. Let its layers follow the width; or give the model itself, of "
+            "which all hidden layers are taken to grow."
+        ) from error
+    wide = read_module(*twice, made, at, gains, Given(layers, 2 * width))
     return network_from(one, width, wide), one
 
 
@@ -132,13 +144,21 @@ def read_module(
         raise UnreadError(
             f"`given` must be by the names of modules; the model has no {sorted(lost)}."
         )
-    samples = _has_samples(model, inputs)
+    if refused := without_numbers(model):
+        raise UnreadError(refused)
+    try:
+        samples = has_samples(model, inputs)
+    except Exception as error:
+        raise UnreadError(
+            f"The model cannot be called with `inputs`: it raised {type(error).__name__}: {error}. Give what it is "
+            "called with: a tensor, a tuple of arguments or a dict of named ones."
+        ) from error
     return read_model(
         lambda flat: traced(model, laws, inputs, given, flat=flat, gains=gains, samples=samples), at
     )
 
 
-def _has_samples(model: nn.Module, inputs: Inputs) -> bool:
+def has_samples(model: nn.Module, inputs: Inputs) -> bool:
     """Whether the first axis is that of the samples: whether some of them alone give the same."""
     tensors = [
         t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)

@@ -29,9 +29,15 @@ from scalewise.signals import (
 from scalewise.sweeps.spi import Reporter
 from scalewise.torch._audit import OptimizerLike, _is_pair, _with_settings
 from scalewise.torch._first_step import uncorrected
+from scalewise.torch._given import without_numbers
 from scalewise.torch._measure import Loss
 from scalewise.torch._measured import Measured, evaluating, measured
-from scalewise.torch._reading import ModelOrFactory, _has_samples, network_and_model
+from scalewise.torch._reading import (
+    FixedSizesError,
+    ModelOrFactory,
+    has_samples,
+    network_and_model,
+)
 from scalewise.torch._verify import seed_all
 
 AnyOptimizer = Annotated[
@@ -95,7 +101,8 @@ def signals(
     """
     models, factory = _models(build, width)
     first = next(models)
-    _check(first)
+    if refused := without_numbers(first):
+        raise PlanError(refused)
     inputs = _called_with(first, batch, loss)
     samples = _samples(first, inputs)
     count = seeds if factory else 1
@@ -177,25 +184,6 @@ def _models(build: Any, width: int | None) -> tuple[Any, bool]:
     return made(), True
 
 
-def _check(model: nn.Module) -> None:
-    parameters = list(model.parameters())
-    if any(p.is_meta for p in parameters):
-        raise PlanError(
-            "The model's parameters are on the meta device and have no numbers. Build it on the CPU; "
-            "`plan` reads shapes alone."
-        )
-    quantised = any(
-        getattr(b, "is_quantized", False)
-        for b in model.state_dict().values()
-        if isinstance(b, Tensor)
-    )
-    if quantised or not any(p.is_floating_point() for p in parameters):
-        raise PlanError(
-            "The model has quantised tensors, or no parameters of floating point, and no gradient passes them. "
-            "Give the model that it was quantised from."
-        )
-
-
 def _called_with(model: nn.Module, batch: Any, loss: Loss | None) -> Inputs:
     """What the model is called with."""
     if loss is None:
@@ -237,7 +225,7 @@ def _samples(model: nn.Module, inputs: Inputs) -> int | None:
     ]
     try:
         with evaluating(model):
-            return len(tensors[0]) if tensors and _has_samples(model, inputs) else None
+            return len(tensors[0]) if tensors and has_samples(model, inputs) else None
     except Exception as error:
         raise PlanError(
             f"The model cannot be called with `batch`: it raised {type(error).__name__}: {error}. Give what it is "
@@ -279,7 +267,7 @@ def _theory(
             if build is model:
                 raise
             net, one = network_and_model(model, inputs, None, None, False, {})
-            if not isinstance(error, ValueError):
+            if isinstance(error, FixedSizesError):
                 said.append(
                     "The model has no second width, so all its hidden layers are taken to grow."
                 )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from scalewise.torch._given import without_numbers
 from scalewise.torch._tangent_products import products
 from scalewise.torch._tangent_rows import (
     Model,
@@ -47,34 +48,53 @@ class Asked(NamedTuple):
     memory: int
 
 
-def check_alone(module: torch.nn.Module, named: Named, inputs: torch.Tensor) -> int:
-    """The number of outputs of a module that treats every sample alone, and the same each time."""
-    if hollow := [name for name, p in named.items() if p.is_meta]:
+def trained(module: torch.nn.Module, rates: Mapping[str, float]) -> dict[str, torch.Tensor]:
+    """The parameters that are trained, by name, if there are any, with numbers, and rates are by their names."""
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    refused = without_numbers(module)
+    if refused and (not named or any(p.is_meta for p in named.values())):
+        raise ValueError(refused)
+    if not named:
         raise ValueError(
-            f"`module` has no numbers in {hollow[0]!r}, which is on the device 'meta'. Build it on a real device: "
-            "what depends on shapes alone, such as `scalewise.torch.plan`, does without."
+            "`module` has no parameters that are trained: all of them have requires_grad=False. Give a model with "
+            "parameters that are."
         )
+    if rates.keys() - named.keys():
+        raise ValueError(
+            f"`rates` must be by the names of parameters that are trained, {sorted(named)}; got {sorted(rates)}."
+        )
+    return named
+
+
+def check_repeats(module: torch.nn.Module, sample: torch.Tensor) -> torch.Tensor:
+    """The outputs (1, outputs) of a module that may read one sample, and does the same with it each time."""
     for name, part in module.named_modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.training:
             raise ValueError(
                 f"`module` mixes samples: {name!r} is batch normalisation in training. Call `module.eval()` first; "
                 "with the statistics that it then has, every sample is read alone."
             )
-    buffers = {name: b.clone() for name, b in module.named_buffers()}
-
-    def read(samples: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            return torch.func.functional_call(module, buffers, (samples,))
-
-    one, again = column(read(inputs[:1])), column(read(inputs[:1]))
+    one, again = (column(_outputs(module, sample)) for _ in range(2))
     scale = _rounding(one) * one.abs().max().clamp(min=1e-30)
     if bool((one - again).abs().max() > scale):
         raise ValueError(
             "`module` draws random numbers: it gives other outputs for the same sample a second time. Call "
             "`module.eval()` first, or fix what it draws."
         )
+    return one
+
+
+def _outputs(module: torch.nn.Module, samples: torch.Tensor) -> torch.Tensor:
+    buffers = {name: b.clone() for name, b in module.named_buffers()}
+    with torch.no_grad():
+        return torch.func.functional_call(module, buffers, (samples,))
+
+
+def check_alone(module: torch.nn.Module, inputs: torch.Tensor) -> int:
+    """The number of outputs of a module that treats every sample alone, and the same each time."""
+    one = check_repeats(module, inputs[:1])
     try:
-        both = read(inputs[:2])
+        both = _outputs(module, inputs[:2])
     except _FAILURES:  # what takes single samples alone cannot mix them
         return one.shape[1]
     both = both[:, None] if both.ndim == 1 else both

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
-from scalewise.torch._tangent_ways import Asked, check_alone, ntk_of
+from scalewise.torch._tangent_ways import Asked, check_alone, ntk_of, trained
 from scalewise.training.spi import check_room
 
 
@@ -60,14 +60,10 @@ def tangents(
         array([[1., 0.],
                [0., 1.]])
     """
-    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     given, budget = dict(rates or {}), bytes_of(memory)
-    if not named or given.keys() - named.keys():
-        raise ValueError(
-            f"`rates` must be by the names of parameters that are trained, {sorted(named)}; got {sorted(given)}."
-        )
+    named = trained(module, given)
     with torch.enable_grad():
-        count = check_alone(module, named, inputs)
+        count = check_alone(module, inputs)
         mean = isinstance(outputs, str) and outputs == "mean"
         R = np.eye(count) if isinstance(outputs, str) else np.asarray(outputs, np.float64)
         if R.shape[1] != count or not len(R):

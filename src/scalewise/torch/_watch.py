@@ -30,11 +30,11 @@ _DENSE = frozenset(["mm", "addmm", "bmm", "baddbmm", "mv", "convolution", "embed
 _CARRIED = frozenset(
     "clone _to_copy contiguous _unsafe_view copy alias detach to lift_fresh".split()  # noqa: SIM905
 )
-_RANDOM = frozenset(
+RANDOM = frozenset(
     """rand randn rand_like randn_like normal uniform bernoulli multinomial randint randperm exponential
     native_dropout""".split()  # noqa: SIM905
 )
-_UNKNOWN_SHAPES = frozenset(
+UNKNOWN_SHAPES = frozenset(
     ["nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"]
 )
 _SCALED_BACK = 0.75  # a sum that is multiplied by less than this is not too large
@@ -86,6 +86,7 @@ class Watch(TorchDispatchMode):
         self.rows = Rows(keep)
         self.random: list[str] = []
         self.shapes: list[str] = []
+        self.branches: list[str] = []
         self.norms: list[tuple[str, float, float]] = []
         self._normed: set[int] = set()
         self._looked_up: set[int] = set()
@@ -139,13 +140,17 @@ class Watch(TorchDispatchMode):
         name = func._schema.name.rpartition("::")[2]
         changed = name.endswith("_") and not name.startswith("_")
         name = name.rstrip("_") if changed else name
-        if name in _RANDOM and not (name == "native_dropout" and not args[2]):
+        if name in RANDOM and not (name == "native_dropout" and not args[2]):
             self.random.append(self.stack[-1])
-        if name in _UNKNOWN_SHAPES:
+        if name in UNKNOWN_SHAPES:
             self.shapes.append(self.stack[-1])
+        if name == "_local_scalar_dense":
+            read = self._info(args[0])
+            if read is not None and read.row is not None:
+                self.branches.append(self.stack[-1])
         first = out[0] if isinstance(out, tuple | list) and out else out
         if not isinstance(first, Tensor) or not first.dtype.is_floating_point:
-            if isinstance(first, Tensor) and name not in _UNKNOWN_SHAPES:
+            if isinstance(first, Tensor) and name not in UNKNOWN_SHAPES:
                 self._pass_on(args, kwargs, first)
             return out
         of = [i for i in map(self._info, pytree.tree_leaves((args, kwargs))) if i is not None]
