@@ -17,14 +17,9 @@ from jaxtyping import Float, Int
 from scalewise.activations import Activation
 from scalewise.theory.flow._layer import Family, Layer
 from scalewise.theory.flow._trajectory import Part, Parts
-from scalewise.training.tiles._conditioned import (
-    Conditioned,
-    Given,
-    chunks,
-    summed,
-    with_rest,
-)
+from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import TERMS, Accuracy, Orders, tails
+from scalewise.training.tiles._series import Given, Rest, chunks, summed, with_rest
 
 Matrix = Float[np.ndarray, "sample sample"]
 OfPairs = Float[np.ndarray, "pair sample sample_1"]
@@ -133,9 +128,10 @@ class Whole(Layer):
         p, q, r, s = family
         rule, every = self.given.rule, np.arange(len(self.K))
         weight = rule.w * self._at(r)[0] * self._at(s)[1]
-        (out,) = summed(weight, rule, [(p, q)], (self._seen, self._seen), self._shared)
+        seen, lasts = (self._seen, self._seen), list[np.ndarray]()
+        (out,) = summed(weight, rule, [(p, q)], seen, self._shared, lasts)
         same = self._three((p, q), r, s)[:, self.pairs.first, self.pairs.second].T
-        end = same - out[:, every, every]
+        end = Rest(same - out[:, every, every], lasts[0])
         return with_rest(out, (end, end), self._shared, rule.needed[p, q])
 
     def _three(
