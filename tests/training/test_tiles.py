@@ -18,7 +18,7 @@ from scalewise.training.tiles._recursions import Tensors, _product, _total, fami
 from scalewise.training.tiles._route import TILES
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._series import Rest, with_rest
-from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.tiles._setting import Site, sites
 from scalewise.training.tiles._tiles import Tile
 from scalewise.training.width import _dense
 from scalewise.training.width._dense import DENSE

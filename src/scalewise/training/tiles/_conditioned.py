@@ -105,7 +105,7 @@ class Conditioned:
         return self._two[first, second]
 
     def open(self, given: Orders, p: int, q: int) -> Rest:
-        """What the series leaves out of two inputs that are one, given another.
+        """The rest of the series of two inputs that are one, given another.
 
         Args:
             given: Orders of what is given.
@@ -165,7 +165,7 @@ class Conditioned:
         return np.clip(found / (size[:, :, None] * other_size[:, None]), -1.0, 1.0)
 
     def coefficients(self, rule: Rule, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Given:
-        """Of others, given pairs.
+        """Coefficients of others, given pairs.
 
         Args:
             rule: Nodes.

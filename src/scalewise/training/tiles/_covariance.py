@@ -39,7 +39,7 @@ class Pairs:
         self._crossed: list[int] = []
 
     def same(self, letter: str, labels: Labels, w: np.ndarray, factor: float = 1.0) -> None:
-        """The same for all outputs, none between them.
+        """Ask for a sum that is one for all outputs, and 0 between them.
 
         Args:
             letter: Of a tensor.
@@ -79,7 +79,7 @@ class Spread:
         self._mixed = _mixed(setting, sums) if whole else None
 
     def moved(self) -> Full:
-        r"""What $\widehat{\Delta H}$ adds with itself, by which training itself is random; after the sums."""
+        r"""The covariance that $\widehat{\Delta H}$ adds, by which training itself is random; after the sums."""
         return _left_twice(self._setting, self._moved.found())
 
     def covariance(self, parts: Mapping[str, Share]) -> Full:
@@ -174,7 +174,7 @@ def transposed(w: ByOutputs) -> ByOutputs:
 
 
 def same_for_all(outputs: int, matrix: Float[np.ndarray, "*more sample sample_1"]) -> Full:
-    """The same for all outputs, and none between them."""
+    """A matrix for each output, and 0 between them."""
     return np.eye(outputs)[:, :, None, None] * matrix
 
 

@@ -32,7 +32,7 @@ from scalewise.theory.order._terms import (
     sources,
     wanted,
 )
-from scalewise.training.tiles._sites import Site
+from scalewise.training.tiles._setting import Site
 from scalewise.training.tiles._tiles import Families, Labels, Tile, Value, Vertex, multiplied
 
 Factor = Value | float | None
@@ -68,7 +68,7 @@ class Tensors:
         self._own = {standard(*both).pairs for both in map(_component, own) if both is not None}
 
     def covariance(self, layer: int, first: Pair, second: Pair, labels: Labels) -> Value | None:
-        """Of the jets of a layer, two labels for either pair; ``None`` if it is 0."""
+        """The covariance of jets of a layer, two labels for either pair; ``None`` if it is 0."""
         if layer == 1:
             return None
         found = standard(first, second)
@@ -122,7 +122,7 @@ class Tensors:
 
 
 class _Answer(NamedTuple):
-    """What an average answers to a change of the layer below, and to which, at which labels."""
+    """The answer of an average to a change of the layer below: to which, at which labels."""
 
     value: Value
     pair: Pair

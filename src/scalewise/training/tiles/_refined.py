@@ -102,7 +102,7 @@ def tell_of_time(seconds: Sequence[float], count: int, less: str) -> None:
 
 
 def _seen(steps: Sequence[float]) -> float:
-    """What is left of the last step if the next ones become smaller as the ones before did."""
+    """The part of the last step that is left if the next ones become smaller as the ones before did."""
     expected = list(accumulate(steps, lambda before, now: max(now, _RATIO * before)))
     if len(steps) == 1 or not steps[-1] or not expected[-2]:
         return _ALONE
@@ -113,7 +113,7 @@ def _seen(steps: Sequence[float]) -> float:
 def _shares(
     found: Callable[[Accuracy], dict[Name, np.ndarray]],
 ) -> Callable[[Accuracy, Accuracy], float]:
-    """What an accuracy leaves of the step to it: most over outcomes; no less than it is made for."""
+    """The share of the step to an accuracy that it leaves: most over outcomes; no less than it is made for."""
     at = cache(found)
 
     def left(coarse: Accuracy, fine: Accuracy) -> float:

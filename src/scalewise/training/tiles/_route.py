@@ -21,8 +21,7 @@ from scalewise.training.tiles._refined import (
     tell_of_time,
 )
 from scalewise.training.tiles._rules import Accuracy
-from scalewise.training.tiles._setting import Setting
-from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.tiles._setting import Setting, Site, sites
 from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 

@@ -22,7 +22,7 @@ _STAY = 30_000  # numbers of an array that stays in a cache
 
 @dataclass(frozen=True)
 class Given:
-    r"""What is known of others, given pairs: coefficients of the activation, and so of its derivatives.
+    r"""Coefficients of the activation, and so of its derivatives, of others given pairs.
 
     $\mathbb E[\sigma^{(p)}(m+vg)\mathrm{He}_k]=v^{-p}\,\mathbb E[\sigma(m+vg)\mathrm{He}_{k+p}]$, in which numbers
     cancel where $v$ is small: there the right is found from the left. Where nothing is left of a sample
@@ -39,7 +39,7 @@ class Given:
     known: Bool[np.ndarray, "pair sample"]
 
     def some(self, pairs: np.ndarray, samples: np.ndarray) -> Given:
-        """Of some pairs and some samples.
+        """Some pairs and some samples.
 
         Args:
             pairs: In their order.
@@ -50,7 +50,7 @@ class Given:
         return Given(of, self.v[places], self.known[places])
 
     def one_by_one(self, pairs: np.ndarray, samples: np.ndarray) -> Given:
-        """Of one sample for each of some pairs.
+        """One sample for each of some pairs.
 
         Args:
             pairs: In their order.
@@ -61,7 +61,7 @@ class Given:
 
 
 class Rest(NamedTuple):
-    """Of a series where two others are one.
+    """The rest of a series where two others are one.
 
     Args:
         end: What it leaves out.
@@ -72,7 +72,7 @@ class Rest(NamedTuple):
     last: Float[np.ndarray, "pair sample"]
 
     def root(self, dtype: np.dtype) -> Float[np.ndarray, "pair sample"]:
-        """Of the size of what is left out, with its sign."""
+        """The root of what is left out, with its sign."""
         return np.copysign(np.sqrt(np.abs(self.end)), self.end).astype(dtype, copy=False)
 
     def falls(self, dtype: np.dtype) -> Float[np.ndarray, "pair sample"]:
@@ -174,7 +174,7 @@ def with_rest(
     left: Float[np.ndarray, "pair first second"],
     terms: int,
 ) -> Float[np.ndarray, "pair first second"]:
-    r"""What a series leaves out of two others: terms that fall as they do where both others are one.
+    r"""A series with its rest: terms that fall as they do where both others are one.
 
     Of two that are one the rest $e$ is known, and beside the last two terms, $l$, so that terms fall by
     $\rho=\sqrt{e/(e+l)}$ and the rest at a correlation is $eR^k(1-\rho)/(1-\rho R)$. Both numbers of two others

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from scalewise.sweeps.spi import Reporter
 from scalewise.training.tiles._recursions import Tensors, families
-from scalewise.training.tiles._sites import Site
+from scalewise.training.tiles._setting import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None

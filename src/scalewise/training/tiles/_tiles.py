@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from scalewise.training.tiles._rules import DERIVATIVES, product
 from scalewise.training.tiles._series import Given, Rest, summed, with_rest
-from scalewise.training.tiles._sites import Site
+from scalewise.training.tiles._setting import Site
 
 Value = Float[np.ndarray, "_ _ _ _"]  # an axis for each label, of length 1 where it does not occur
 Labels = tuple[int, ...]
@@ -99,7 +99,7 @@ class Tile:
     def known(
         self, key: Hashable, labels: Labels, make: Callable[..., Value | None]
     ) -> Value | None:
-        """What `make` makes of labels; made once for all labels that are alike.
+        """A value that `make` makes of labels, once for all labels that are alike.
 
         Args:
             key: What it is.
@@ -176,7 +176,7 @@ class Tile:
         return with_rest(found, ends, left, terms)
 
     def _one(self, site: Site, x: int, label: int) -> Given:
-        """What is known of a label, given one."""
+        """Coefficients of a label, given one."""
         key = site.layer, self._kind[x], self._kind[label]
         if key not in self._given:
             found = site.given.given_one.some(self.rows[x], self.rows[label])
