@@ -11,6 +11,7 @@ OPEN = f"{FEW}::test_what_a_series_leaves_out_that_ends_early_is_stated"
 SINES = f"{TESTS}::test_expectations_of_sines_have_a_closed_form"
 FOUR = f"{TESTS}::test_expectations_of_four_independent_inputs"
 SERIES = f"{TESTS}::test_the_series_is_exact_where_two_samples_are_one"
+FALL = f"{TESTS}::test_terms_that_are_left_out_fall_as_those_of_two_that_are_one"
 LABELS = f"{TESTS}::test_what_is_alike_is_made_once_and_transposed"
 PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
@@ -27,11 +28,10 @@ ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
 of_recursions = row("training/tiles/_recursions.py", DEEP)
 of_tiles = row("training/tiles/_tiles.py", SINES)
 of_conditioned = row("training/tiles/_conditioned.py", SINES)
+of_series = row("training/tiles/_series.py", SINES)
 of_rules = row("training/tiles/_rules.py", SINES)
 of_refined = row("training/tiles/_refined.py", ERRORS)
-of_contractions = row("training/tiles/_contractions.py", CONTRACTIONS)
 of_covariance = row("training/tiles/_covariance.py", CONTRACTIONS)
-of_change = row("training/tiles/_change.py", CONTRACTIONS)
 of_mean = row("training/tiles/_mean.py", CONTRACTIONS)
 of_sums = row("training/tiles/_sums.py", CONTRACTIONS)
 of_route = row("training/tiles/_route.py", WHOLE)
@@ -88,13 +88,13 @@ MUTANTS = (
         "",
         PRODUCTS,
     ),
-    of_conditioned(
+    of_series(
         "tiles, series: its remainder left out",
-        "    out += power\n",
-        "",
+        "out[pairs] += rest",
+        "pass",
         SERIES,
     ),
-    of_conditioned(
+    of_series(
         "tiles, series: powers of correlations forgotten",
         "                    out *= left[pairs]\n",
         "",
@@ -110,6 +110,17 @@ MUTANTS = (
         "        w[np.any(places != 0, axis=0)] *= 2\n",
         "        pass\n",
     ),
+    of_series(
+        "tiles, series: terms that are left out fall at once",
+        "        ratio *= R\n",
+        "        ratio *= 0\n",
+        FALL,
+    ),
+    of_conditioned(
+        "tiles, given two: what nothing is left of is 0",
+        "product(self.sigma, (p,), m) / math.sqrt(math.factorial(p))",
+        "0.0",
+    ),
     of_conditioned(
         "tiles, given two: what is known is 0",
         "unit[:, None] ** p * own",
@@ -120,23 +131,23 @@ MUTANTS = (
         "np.where(x < _KNOWN, np.inf, x)",
         "np.where(x < CLOSE**2, np.inf, x)",
     ),
-    of_conditioned(
+    of_series(
         "tiles, given two: derivatives without their factor",
         "range(k + 1, k + p + 1)",
         "range(k + 1, k + p)",
     ),
-    of_conditioned(
+    of_series(
         "tiles, given two: slopes without their scale",
         "one, other = first.v**-p, second.v**-q",
         "one, other = first.v ** -min(p, 1), second.v ** -min(q, 1)",
     ),
-    of_conditioned(
+    of_series(
         "tiles, families: factors of the terms of another one",
         "(place, n - step)",
         "(place, n)",
         FAMILIES,
     ),
-    of_conditioned(
+    of_series(
         "tiles, families: each with the factor of the first",
         "part *= dtype.type(size / before)",
         "part *= dtype.type(1.0)",
@@ -247,10 +258,10 @@ MUTANTS = (
         "pass",
         BLOCKS,
     ),
-    of_conditioned(
+    of_series(
         "tiles, series: what is left is never negative",
-        "for sign in (1, -1):",
-        "for sign in (1,):",
+        "(e * np.abs(f) + np.abs(e) * f) / 2",
+        "np.abs(e * f)",
         SERIES,
     ),
     of_conditioned(
@@ -270,22 +281,22 @@ MUTANTS = (
         "for turned in (False, True)[: 1 + (first is not second)]:",
         "for turned in (False,):",
     ),
-    of_contractions(
+    of_mean(
         "tiles, mean: legs of exchanged labels not exchanged",
         "x, y, matrices = y, x, matrices.swapaxes(1, 2)",
         "x, y = y, x",
     ),
-    of_contractions(
+    of_mean(
         "tiles, mean: neurons forgotten",
         "times = -n if leg == error else -1",
         "times = -1",
     ),
-    of_contractions(
+    of_mean(
         "tiles, mean: T and U exchanged",
         '1: ("T", (1, 0, 3, 2)), 2: ("U", (1, 3, 2, 0))',
         '1: ("U", (1, 3, 2, 0)), 2: ("T", (1, 0, 3, 2))',
     ),
-    of_contractions(
+    of_mean(
         "tiles, mean: K of one pair left out",
         "(two, (own, one), K)",
         "(two, (own, one), 0 * K)",
@@ -310,7 +321,7 @@ MUTANTS = (
         'pairs.crossed("P", (2, 0, 3, 1), turned(A))',
         'pairs.crossed("P", (2, 0, 3, 1), A)',
     ),
-    of_change(
+    of_covariance(
         "tiles, change: weights of the two ends exchanged",
         'half.crossed("S", (0, 2, 1, 3), A)',
         'half.crossed("S", (0, 2, 1, 3), B)',
@@ -373,8 +384,8 @@ MUTANTS = (
     ),
     of_conditioned(
         "few samples, little left: numbers cancel",
-        "little = known | (v < _LITTLE[self._size] * self.sigma.scale)",
-        "little = known",
+        "little = ~known & (v < _LITTLE[self._size] * self.sigma.scale)",
+        "little = np.zeros_like(known)",
         LITTLE,
     ),
     of_conditioned(

@@ -15,7 +15,7 @@ from scalewise.training.posterior._route import NEURONS
 from scalewise.training.tiles import _refined
 from scalewise.training.tiles._refined import FINER, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
-from scalewise.training.tiles._sites import sites
+from scalewise.training.tiles._setting import sites
 from scalewise.training.tiles._tiles import Tile
 from scalewise.training.tiles._whole import Layers
 from scalewise.training.width import _dense

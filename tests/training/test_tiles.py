@@ -17,7 +17,8 @@ from scalewise.training.tiles import _refined, _route, _rules, _sums, _tiles
 from scalewise.training.tiles._recursions import Tensors, _product, _total, families
 from scalewise.training.tiles._route import TILES
 from scalewise.training.tiles._rules import Accuracy
-from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.tiles._series import Rest, with_rest
+from scalewise.training.tiles._setting import Site, sites
 from scalewise.training.tiles._tiles import Tile
 from scalewise.training.width import _dense
 from scalewise.training.width._dense import DENSE
@@ -188,6 +189,18 @@ def test_the_series_is_exact_where_two_samples_are_one(monkeypatch: pytest.Monke
                     moved = max(moved, np.abs(alone[tuple(at)] - known[tuple(one)]).max())
     assert not failures
     assert moved > 1e-3
+
+
+def test_terms_that_are_left_out_fall_as_those_of_two_that_are_one() -> None:
+    """A property: of geometric series all is found from the rest where two are one, with its sign."""
+    terms, fall, R = 5, 0.8, np.linspace(-0.9, 1, 9).reshape(1, 3, 3)
+    sizes = np.array([[1.0, -1.0, 2.0]])
+    end = Rest(sizes * fall**terms / (1 - fall), sizes * fall ** (terms - 2) * (1 + fall))
+    both = np.sqrt([[[1, 0, 2], [0, 1, 0], [2, 0, 4]]])
+    both[0, 1, 1] = -1
+    expected = both * sum((fall * R) ** k for k in range(terms, 400))
+    found = with_rest(np.zeros((1, 3, 3)), (end, end), R, terms)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("activation", ["tanh", *thorough("gelu")])
@@ -502,11 +515,11 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         asked.append(accuracy)
         return {
             "one": np.full(4, 1 + moves * accuracy.nodes),
-            "two": 1 + np.array([0, 0, 0, 55 * accuracy.nodes]),
+            "two": 1 + np.array([0, 0, 0, 275 * accuracy.nodes]),
             "still": np.ones(4),
         }
 
-    for count, moves in ((2, 25.0), (3, 1000.0)):
+    for count, moves in ((2, 125.0), (3, 5000.0)):
         asked.clear()
         values, errors = _refined.refined(found)
         assert asked == list(_refined.ACCURACIES[:count])
@@ -516,7 +529,7 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         left = 3 if count == 2 else 2 / 4
         np.testing.assert_allclose(errors["one"], left * moves * step * np.sqrt(2), rtol=1e-2)
         # None is small because nothing moves there.
-        two = np.maximum(left * 55 * step / 2, 3 * asked[-1].across)
+        two = np.maximum(left * 275 * step / 2, 3 * asked[-1].across)
         np.testing.assert_allclose(errors["two"][:3], two, rtol=2e-2)
         # A step may be small by chance.
         np.testing.assert_allclose(errors["still"], 3 * asked[-1].across)
@@ -679,7 +692,6 @@ def test_single_precision_is_enough_for_many_samples(
     assert set(seen) == {np.float64}
     seen.clear()
     monkeypatch.setattr(_route, "_DOUBLE", 4)
-    monkeypatch.setattr(_route, "_MANY", _refined.ACCURACIES[:2])
     monkeypatch.setattr(_route, "_few", lambda *_: None)
     found = TILES.compute(asked, names)
     assert seen.count(np.float32) > 10 * seen.count(np.float64)

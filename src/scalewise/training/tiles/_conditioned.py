@@ -15,12 +15,10 @@ given, $a=b$: nodes lie on a line, and two others are left.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.training.tiles._rules import (
@@ -37,168 +35,13 @@ from scalewise.training.tiles._rules import (
     projection,
     rule_for,
 )
+from scalewise.training.tiles._series import Given, Rest, chunks, falling, summed
 
 Matrix = Float[np.ndarray, "sample sample"]
 _KNOWN = 1e-5  # standard deviations that are left of a sample that others know
 # Of the scale of the activation, below which coefficients are those of derivatives; by bytes of a number.
 _LITTLE = {8: 0.05, 4: 0.15}
 _INNER, _ORDERS = 12, 8  # nodes of so little, and coefficients of the last derivative
-_STAY = 30_000  # numbers of an array that stays in a cache
-
-
-@dataclass(frozen=True)
-class Given:
-    r"""What is known of others, given pairs: coefficients of the activation, and so of its derivatives.
-
-    $\mathbb E[\sigma^{(p)}(m+vg)\mathrm{He}_k]=v^{-p}\,\mathbb E[\sigma(m+vg)\mathrm{He}_{k+p}]$, in which numbers
-    cancel where $v$ is small: there the right is found from the left. Where nothing is left of a sample
-    the left is $\sigma^{(p)}(m)$, and $v$ is put at 1.
-
-    Args:
-        of: $\mathbb E[\sigma\,\mathrm{He}_k]/\sqrt{k!}$ by $k$, each at the nodes that it is needed for.
-        v: Standard deviations that are left.
-        known: Of which nothing is left, so that of the series there is the first term alone.
-    """
-
-    of: list[Float[np.ndarray, "pair _node sample"]]
-    v: Float[np.ndarray, "pair sample"]
-    known: Bool[np.ndarray, "pair sample"]
-
-    def some(self, pairs: np.ndarray, samples: np.ndarray) -> Given:
-        """Of some pairs and some samples.
-
-        Args:
-            pairs: In their order.
-            samples: Places among those behind.
-        """
-        of = [x[pairs][..., samples] for x in self.of]
-        places = np.ix_(pairs, samples)
-        return Given(of, self.v[places], self.known[places])
-
-    def one_by_one(self, pairs: np.ndarray, samples: np.ndarray) -> Given:
-        """Of one sample for each of some pairs.
-
-        Args:
-            pairs: In their order.
-            samples: As many.
-        """
-        of = [x[pairs, :, samples][:, :, None] for x in self.of]
-        return Given(of, self.v[pairs, samples][:, None], self.known[pairs, samples][:, None])
-
-
-def summed(
-    weight: Float[np.ndarray, "pair node"],
-    rule: Rule,
-    families: Sequence[tuple[int, int]],
-    seen: tuple[Given, Given],
-    left: Float[np.ndarray, "pair first second"] | None,
-) -> list[np.ndarray]:
-    r"""The series over powers of correlations of two others, the highest first, of some families at once.
-
-    Term $k$ of the derivatives $p,q$ and term $k+1$ of $p-1,q-1$ are one sum over nodes, so that families with
-    one difference of orders share all matrix products.
-
-    Args:
-        weight: Of nodes, with what is given.
-        rule: Nodes.
-        families: Orders of the derivatives of the others, all with the same difference.
-        seen: Both.
-        left: Their correlations; ``None`` if they are the same samples, of which only themselves are wanted.
-    """
-    first, second = seen
-    dtype = first.v.dtype
-    w, terms = weight[:, :, None].astype(dtype, copy=False), list(_shared(rule, families))
-    found = [np.zeros(first.v.shape if left is None else left.shape, dtype) for _ in families]
-    # Pairs whose results stay in a cache from term to term.
-    for pairs in chunks(len(w), found[0][0].size, _STAY):
-        part = np.empty_like(found[0][pairs])
-        for (k, other_k), count, sizes in terms:
-            factor = first.of[k][pairs, :count] * (w[pairs, :count] * dtype.type(sizes[0][1]))
-            other = second.of[other_k][pairs, :count]
-            if left is None:
-                np.einsum("pns,pns->ps", factor, other, out=part)
-            else:
-                np.matmul(factor.swapaxes(1, 2), other, out=part)
-            before = sizes[0][1]
-            for place, size in sizes:
-                out = found[place][pairs]
-                if size != before:
-                    part *= dtype.type(size / before)
-                    before = size
-                if left is not None:
-                    out *= left[pairs]
-                    out += part
-                else:
-                    out += (
-                        np.where(first.known[pairs], 0.0, part) if k > families[place][0] else part
-                    )
-    for out, (p, q) in zip(found, families, strict=True):
-        one, other = first.v**-p, second.v**-q
-        out *= one * other if left is None else one[:, :, None]
-        if left is not None:
-            out *= other[:, None]
-    return found
-
-
-def _shared(
-    rule: Rule, families: Sequence[tuple[int, int]]
-) -> Iterator[tuple[tuple[int, int], int, list[tuple[int, float]]]]:
-    """Coefficients, nodes, and families with their factors of each sum over nodes, the last sum first."""
-    steps = [min(pair) for pair in families]
-    (p, q), low = families[0], steps[0]
-    most = max(rule.needed[pair] + step for pair, step in zip(families, steps, strict=True))
-    for n in reversed(range(min(steps), most)):
-        own = [
-            (place, n - step)
-            for place, step in enumerate(steps)
-            if 0 <= n - step < rule.needed[families[place]]
-        ]
-        first = min(k for _, k in own)
-        factors = [
-            (place, math.sqrt(math.prod(_falling(k, order) for order in families[place])))
-            for place, k in own
-        ]
-        share = rule.shares[first]
-        sizes = [(place, factor / share) for place, factor in factors]
-        yield (n + p - low, n + q - low), rule.nodes[first], sizes
-
-
-def with_rest(
-    out: Float[np.ndarray, "pair first second"],
-    ends: Sequence[Float[np.ndarray, "pair _"]],
-    left: Float[np.ndarray, "pair first second"],
-    terms: int,
-) -> Float[np.ndarray, "pair first second"]:
-    """What a series leaves out of two others, as far as they are one sample.
-
-    No more than the geometric mean of what is left out where both are either: of one that is almost known, nothing.
-
-    Args:
-        out: The series, and then with it.
-        ends: What it leaves out where both are the first, and where both are the second.
-        left: Correlations of both.
-        terms: Of the series.
-    """
-    power = _power(left, terms)
-    shared = np.zeros_like(out)
-    for sign in (1, -1):
-        first, second = (np.sqrt(np.maximum(sign * end, 0.0)).astype(out.dtype) for end in ends)
-        shared += sign * first[:, :, None] * second[:, None]
-    power *= shared
-    out += power
-    return out
-
-
-def _power(values: np.ndarray, exponent: int) -> np.ndarray:
-    """An integer power, above 0; a new array."""
-    out, square = np.ones_like(values), values
-    while exponent:
-        if exponent & 1:
-            out *= square
-        exponent >>= 1
-        if exponent:
-            square = square * square
-    return out
 
 
 class Conditioned:
@@ -224,7 +67,7 @@ class Conditioned:
         self.rho = np.clip(K / np.multiply.outer(scale, scale), -1.0, 1.0)
         self._accuracy = accuracy
         self._two: dict[tuple[Orders, Orders], Matrix] = {}
-        self._open: dict[tuple[Orders, int, int], Matrix] = {}
+        self._open: dict[tuple[Orders, int, int], Rest] = {}
 
     @cached_property
     def rule(self) -> Rule:
@@ -261,8 +104,8 @@ class Conditioned:
             self._two[second, first] = self._two[first, second].T
         return self._two[first, second]
 
-    def open(self, given: Orders, p: int, q: int) -> Matrix:
-        """What the series leaves out of two inputs that are one, given another.
+    def open(self, given: Orders, p: int, q: int) -> Rest:
+        """The rest of the series of two inputs that are one, given another.
 
         Args:
             given: Orders of what is given.
@@ -274,9 +117,10 @@ class Conditioned:
             one, _ = self.ends(self.line, every, every)
             weight = self.line.w * product(self.sigma, given, one)
             both = self.given_one, self.given_one
-            (series,) = summed(weight, self.line, [(p, q)], both, None)
+            lasts: list[np.ndarray] = []
+            (series,) = summed(weight, self.line, [(p, q)], both, None, lasts)
             found = self.two(given, (min(p, q), max(p, q))) - series
-            self._open[given, p, q] = self._open[given, q, p] = found
+            self._open[given, p, q] = self._open[given, q, p] = Rest(found, lasts[0])
         return self._open[given, p, q]
 
     def alone(self, samples: np.ndarray, orders: Orders) -> Float[np.ndarray, " sample"]:
@@ -321,7 +165,7 @@ class Conditioned:
         return np.clip(found / (size[:, :, None] * other_size[:, None]), -1.0, 1.0)
 
     def coefficients(self, rule: Rule, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Given:
-        """Of others, given pairs.
+        """Coefficients of others, given pairs.
 
         Args:
             rule: Nodes.
@@ -331,7 +175,7 @@ class Conditioned:
         """
         one, two, rest = self.along(a, b, c)
         known, v = (rest < _KNOWN) | (self.sd[c] == 0), rest * self.sd[c]
-        little = known | (v < _LITTLE[self._size] * self.sigma.scale)
+        little = ~known & (v < _LITTLE[self._size] * self.sigma.scale)
         unit = np.where(known, 1.0, v)
         count, most = len(c), rule.terms + DERIVATIVES
         reach = [rule.nodes[max(k - DERIVATIVES, 0)] for k in range(most)]
@@ -344,7 +188,7 @@ class Conditioned:
                 mean = (self.sd[c] * (one[pairs, None] * u1 + two[pairs, None] * u2)).astype(
                     self.dtype
                 )
-                if np.all(little[pairs]):
+                if np.all((little | known)[pairs]):
                     whole = np.empty((len(mean), terms, *mean.shape[1:]), self.dtype)
                 else:
                     z = mean[:, None] + (v[pairs, None, None] * g[:, None, None]).astype(self.dtype)
@@ -355,9 +199,19 @@ class Conditioned:
                     place, which = where[some], sample[some]
                     m, own = mean[place, :, which], (pairs.start + place, which)
                     whole[place, :, :, which] = self._of_little(m, v[own], unit[own], terms)
+                where, sample = np.nonzero(known[pairs])
+                m = mean[where, :, sample]
+                whole[where, :, :, sample] = self._of_nothing(m, terms)
                 for k in range(terms):
                     found[k][pairs, part] = whole[:, k]
         return Given(found, unit.astype(self.dtype), known)
+
+    def _of_nothing(self, m: Float[np.ndarray, "one node"], terms: int) -> np.ndarray:
+        """Coefficients of what nothing is left of, in powers of 1."""
+        found = np.zeros((len(m), terms, m.shape[1]), m.dtype)
+        for p in range(min(DERIVATIVES + 1, terms)):
+            found[:, p] = product(self.sigma, (p,), m) / math.sqrt(math.factorial(p))
+        return found
 
     def _of_little(
         self, m: Float[np.ndarray, "one node"], v: np.ndarray, unit: np.ndarray, terms: int
@@ -370,7 +224,7 @@ class Conditioned:
             values = product(self.sigma, (p,), z)
             for k in range(p, min(p + (_ORDERS if p == DERIVATIVES else 1), terms)):
                 own = np.tensordot(project[k - p].astype(m.dtype), values, 1) / np.sqrt(
-                    _falling(k - p, p)
+                    falling(k - p, p)
                 )
                 found[:, k] = unit[:, None] ** p * own
         return found
@@ -378,21 +232,3 @@ class Conditioned:
     def _axes(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r = self.rho[a, b]
         return np.sqrt((1 + r) / 2), np.sqrt((1 - r) / 2)
-
-
-def _falling(k: int, p: int) -> float:
-    """$(k+p)!/k!$."""
-    return float(math.prod(range(k + 1, k + p + 1)))
-
-
-def chunks(count: int, size: int, most: int = 400_000) -> Iterator[slice]:
-    """Parts of an axis, so that arrays do not become too large.
-
-    Args:
-        count: How long the axis is.
-        size: Numbers for each place.
-        most: Numbers of a part.
-    """
-    step = max(1, most // size)
-    for start in range(0, count, step):
-        yield slice(start, start + step)

@@ -1,11 +1,12 @@
-r"""The covariance of trained outputs at order 1/n, between samples and between outputs.
+r"""The covariance of trained outputs at order 1/n, and the change of their NTK, between samples and outputs.
 
 $z(T)_\delta=\zeta_\delta+F_\delta$, and $F$ is a polynomial of the initial outputs through $e=z-y$. What of $F$
 contracts with $\zeta_{j\delta'}$ through $z$ alone is $-C_{\delta'\tilde\alpha}$ times the derivative of the mean
 by $y_{j\tilde\alpha}$. Left are the covariance of $\zeta$ itself, that of $\widehat{\Delta H}$ with itself, and
 what of $\zeta\zeta\widehat{\Delta H}$ and $\zeta\widehat{dH}$ is not a product.
 
-Source: PDLT (∞.166), (∞.167), of which the text has one term, derived.
+Source: PDLT (∞.166), (∞.167), of which the text has one term, derived; (∞.117) at the end of training, averaged by
+    Wick's theorem.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.tiles._contractions import Share
-from scalewise.training.tiles._mean import slope_of
+from scalewise.training.tiles._mean import Share, slope_of
 from scalewise.training.tiles._setting import Setting
 from scalewise.training.tiles._sums import Sums
 from scalewise.training.tiles._tiles import Labels
@@ -39,7 +39,7 @@ class Pairs:
         self._crossed: list[int] = []
 
     def same(self, letter: str, labels: Labels, w: np.ndarray, factor: float = 1.0) -> None:
-        """The same for all outputs, none between them.
+        """Ask for a sum that is one for all outputs, and 0 between them.
 
         Args:
             letter: Of a tensor.
@@ -79,7 +79,7 @@ class Spread:
         self._mixed = _mixed(setting, sums) if whole else None
 
     def moved(self) -> Full:
-        r"""What $\widehat{\Delta H}$ adds with itself, by which training itself is random; after the sums."""
+        r"""The covariance that $\widehat{\Delta H}$ adds, by which training itself is random; after the sums."""
         return _left_twice(self._setting, self._moved.found())
 
     def covariance(self, parts: Mapping[str, Share]) -> Full:
@@ -98,6 +98,37 @@ class Spread:
         G1 = self._sums.one_pair("G1")
         initial = same_for_all(setting.outputs, _left_twice(setting, G1[None, None]))
         return both + self.moved() + initial
+
+
+class Change:
+    r"""The coefficient of $\mathbb E[\widehat H(T)-\widehat H(0)]$, asked of the tensors.
+
+    Args:
+        setting: What is trained.
+        sums: What is asked is added to them.
+    """
+
+    def __init__(self, setting: Setting, sums: Sums) -> None:
+        n, g = setting.outputs, setting.gain
+        A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
+        self._half = half = Pairs(setting, sums)
+        half.same("P", (0, 1, 2, 3), g, -1.0)
+        half.same("Q", (0, 1, 2, 3), g, -float(n))
+        half.same("Q", (0, 2, 1, 3), g, -1.0)
+        half.same("R", (0, 1, 2, 3), own(B))
+        half.same("S", (0, 1, 2, 3), own(B))
+        half.same("T", (0, 1, 3, 2), own(A))
+        half.crossed("R", (0, 2, 3, 1), B)
+        half.crossed("R", (0, 2, 1, 3), transposed(turned(B)))
+        half.crossed("T", (0, 2, 3, 1), B)
+        half.crossed("U", (0, 2, 1, 3), transposed(turned(B)))
+        half.crossed("S", (0, 2, 1, 3), A)
+        half.crossed("U", (0, 2, 3, 1), transposed(turned(A)))
+
+    def found(self) -> Full:
+        """After the sums, the two ends of the NTK exchanged and added."""
+        half = self._half.found()
+        return half + half.transpose(1, 0, 3, 2)
 
 
 def _moved(setting: Setting, sums: Sums) -> Pairs:
@@ -143,7 +174,7 @@ def transposed(w: ByOutputs) -> ByOutputs:
 
 
 def same_for_all(outputs: int, matrix: Float[np.ndarray, "*more sample sample_1"]) -> Full:
-    """The same for all outputs, and none between them."""
+    """A matrix for each output, and 0 between them."""
     return np.eye(outputs)[:, :, None, None] * matrix
 
 

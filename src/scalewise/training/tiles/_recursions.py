@@ -32,8 +32,8 @@ from scalewise.theory.order._terms import (
     sources,
     wanted,
 )
-from scalewise.training.tiles._sites import Site
-from scalewise.training.tiles._tiles import Families, Labels, Tile, Value, Vertex
+from scalewise.training.tiles._setting import Site
+from scalewise.training.tiles._tiles import Families, Labels, Tile, Value, Vertex, multiplied
 
 Factor = Value | float | None
 Term = tuple[Factor, ...]
@@ -68,7 +68,7 @@ class Tensors:
         self._own = {standard(*both).pairs for both in map(_component, own) if both is not None}
 
     def covariance(self, layer: int, first: Pair, second: Pair, labels: Labels) -> Value | None:
-        """Of the jets of a layer, two labels for either pair; ``None`` if it is 0."""
+        """The covariance of jets of a layer, two labels for either pair; ``None`` if it is 0."""
         if layer == 1:
             return None
         found = standard(first, second)
@@ -122,7 +122,7 @@ class Tensors:
 
 
 class _Answer(NamedTuple):
-    """What an average answers to a change of the layer below, and to which, at which labels."""
+    """The answer of an average to a change of the layer below: to which, at which labels."""
 
     value: Value
     pair: Pair
@@ -199,7 +199,8 @@ class _Below:
         values: Value = self._tensors.four(self._site, *vertices)
         if term.inside:
             (x, y, v, w), (p, q, s, t) = labels, term.orders
-            values = values - self._M((p, q), x, y) * self._M((s, t), v, w)
+            apart = multiplied(self._M((p, q), x, y), self._M((s, t), v, w))
+            values = np.subtract(values, apart, out=apart)
         yield (factor, *joined, values)
 
     def _old(self, first: Pair, second: Pair, labels: Labels) -> Value | None:
@@ -256,12 +257,12 @@ def _product(factors: Sequence[np.ndarray | float]) -> np.ndarray:
     parts: list[np.ndarray] = [arrays[0] * number]
     for factor in arrays[1:]:
         if sum(n > 1 for n in np.broadcast_shapes(parts[-1].shape, factor.shape)) < 4:
-            parts[-1] = parts[-1] * factor
+            parts[-1] = multiplied(parts[-1], factor)
         else:
             parts.append(factor)
     if len(parts) == 1:
         return parts[0]
-    out = parts[-1] * parts[-2]
+    out = multiplied(parts[-1], parts[-2])
     for part in parts[:-2]:
         out *= part
     return out

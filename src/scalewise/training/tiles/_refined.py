@@ -15,7 +15,7 @@ from scalewise.gaussian import at_least_usual
 from scalewise.training.tiles._rules import Accuracy
 
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may
-FINER = tuple(Accuracy(1e-4 * _RATIO**k, 1e-2 * _RATIO**k, 1e-2 * _RATIO**k) for k in range(10))
+FINER = tuple(Accuracy(2e-5 * _RATIO**k, 1e-2 * _RATIO**k, 1e-2 * _RATIO**k) for k in range(10))
 ACCURACIES = FINER[:3]
 _FINEST = FINER[3]  # for few samples
 ENOUGH = 0.01  # of an outcome, root mean square
@@ -102,7 +102,7 @@ def tell_of_time(seconds: Sequence[float], count: int, less: str) -> None:
 
 
 def _seen(steps: Sequence[float]) -> float:
-    """What is left of the last step if the next ones become smaller as the ones before did."""
+    """The part of the last step that is left if the next ones become smaller as the ones before did."""
     expected = list(accumulate(steps, lambda before, now: max(now, _RATIO * before)))
     if len(steps) == 1 or not steps[-1] or not expected[-2]:
         return _ALONE
@@ -113,7 +113,7 @@ def _seen(steps: Sequence[float]) -> float:
 def _shares(
     found: Callable[[Accuracy], dict[Name, np.ndarray]],
 ) -> Callable[[Accuracy, Accuracy], float]:
-    """What an accuracy leaves of the step to it: most over outcomes; no less than it is made for."""
+    """The share of the step to an accuracy that it leaves: most over outcomes; no less than it is made for."""
     at = cache(found)
 
     def left(coarse: Accuracy, fine: Accuracy) -> float:

@@ -8,17 +8,29 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.tasks import Task
+<<<<<<< HEAD
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._change import Change
 from scalewise.training.tiles._covariance import Spread
+=======
+from scalewise.training._asked import Arrays, Asked, Found, Route
+from scalewise.training._sample_kernels import between
+from scalewise.training._spectrum import spectrum
+from scalewise.training.tiles._covariance import Change, Spread
+>>>>>>> tiles
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
-from scalewise.training.tiles._refined import ACCURACIES, FINER, refined, tell_of_time
+from scalewise.training.tiles._refined import (
+    ENOUGH,
+    FINER,
+    levels_until,
+    refined,
+    tell_of_time,
+)
 from scalewise.training.tiles._rules import Accuracy
-from scalewise.training.tiles._setting import Setting
-from scalewise.training.tiles._sites import Site, sites
+from scalewise.training.tiles._setting import Setting, Site, sites
 from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
@@ -32,7 +44,6 @@ _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
-_MANY = FINER[1:4]  # accuracies of many samples, of which the coarsest says little
 _SINGLE = 3e-3  # an accuracy for which single precision is enough
 _FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
@@ -95,12 +106,12 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
 
     rate = _RATE if wanted & (_OF_MEAN | _OF_NTK) else _QUICK_RATE
     many = setting.count > _DOUBLE
-    levels = _MANY if many else ACCURACIES
-    seconds = [work(accuracy) / rate for accuracy in levels if fits(accuracy)]
+    levels = levels_until(ENOUGH if asked.accuracy is None else asked.accuracy)
+    seconds = [work(accuracy) / rate for accuracy in levels]
     tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
-        values, errors = refined(at, fits, some, wanted, levels=_MANY if many else None)
+        values, errors = refined(at, fits, some, wanted)
     else:
         values, errors = refined(at, fits, some, wanted, enough=asked.accuracy, levels=FINER)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}

@@ -29,7 +29,7 @@ _FACTORS = 4  # derivatives of two factors, together, at most
 # Terms of the series from which a half, a quarter, ... of the nodes are enough: at this accuracy of it, and how
 # many more at one that is finer by `_STEP`. Later where the series ends before its terms are small.
 _ROUGH = 1e-2
-_FEWER, _LATER = (2, 4, 8), (2, 4, 6)
+_FEWER, _LATER = (1.5, 3, 5), (1.5, 3, 4.5)
 _FEWER_OPEN, _LATER_OPEN = (6, 12), (2, 4)
 _INNER = 4  # nodes of what is left of a sample, more than coefficients
 _WIDEST, _CLOSEST = 26.0, 0.025  # nodes that tell of all terms: their end, and their distance
@@ -39,7 +39,7 @@ _SEEN = 24  # samples of which residual variances are looked at
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What is left out, relative to a product of four factors.
+    """Errors that are allowed, relative to a product of four factors.
 
     Args:
         nodes: By the trapezoid rule along the sum of two inputs.
@@ -77,7 +77,7 @@ class Rule:
 
     @cached_property
     def shares(self) -> tuple[float, ...]:
-        """Of all weights, what the nodes for each term have."""
+        """The share of all weights that the nodes for each term have."""
         return tuple(float(self.w[:count].sum()) for count in self.nodes)
 
     def parts(self) -> Iterator[tuple[slice, int]]:
@@ -171,7 +171,7 @@ def _levels(places: np.ndarray, most: int) -> np.ndarray:
 
 
 def inner_nodes(terms: int, some: int) -> int:
-    """Of what is left of a sample: enough that coefficients behind all terms are not taken for one of the first.
+    """How many nodes of what is left of a sample: coefficients behind all terms are not taken for one of the first.
 
     Args:
         terms: Coefficients that are not small.
@@ -245,7 +245,7 @@ def _residual(rho: Matrix) -> float:
 
 
 def tails(sigma: Activation, scale: float) -> list[Float[np.ndarray, " term"]]:
-    """What so many terms leave out of each derivative of one input, root mean squares relative to its size.
+    """The rest of each derivative of one input after so many terms, root mean squares relative to its size.
 
     Args:
         sigma: The activation.

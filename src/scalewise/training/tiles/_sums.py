@@ -15,8 +15,8 @@ from jaxtyping import Float
 
 from scalewise.sweeps.spi import Reporter
 from scalewise.training.tiles._recursions import Tensors, families
-from scalewise.training.tiles._sites import Site
-from scalewise.training.tiles._tiles import Kept, Labels, Seen, Tile
+from scalewise.training.tiles._setting import Site
+from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
@@ -169,7 +169,7 @@ def tables(layers: int, samples: int, train: int) -> int:
     return _TABLES * layers * samples**2 * train
 
 
-def blocks(stack: Sequence[Seen], samples: int, train: int) -> Iterator[np.ndarray]:
+def blocks(stack: Sequence[Site], samples: int, train: int) -> Iterator[np.ndarray]:
     """Training samples, a few at a time, so that two of these and all samples twice fit into a cache.
 
     Args:

@@ -11,14 +11,13 @@ them or none is shared by the tiles that have it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from scalewise.activations import Activation
-from scalewise.training.tiles._conditioned import Conditioned, Given, summed, with_rest
 from scalewise.training.tiles._rules import DERIVATIVES, product
+from scalewise.training.tiles._series import Given, Rest, summed, with_rest
+from scalewise.training.tiles._setting import Site
 
 Value = Float[np.ndarray, "_ _ _ _"]  # an axis for each label, of length 1 where it does not occur
 Labels = tuple[int, ...]
@@ -27,17 +26,17 @@ Orders = dict[int, tuple[int, ...]]
 Vertex = tuple[int, int]  # label, order of the derivative
 Kept = dict[Key, Value | None]
 Families = frozenset[tuple[int, ...]]
-Series = tuple[np.ndarray, list[np.ndarray]]  # of all samples, and where both others are one
+# Of all samples, and where both others are one, with the last two terms.
+Series = tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]
 _BLOCKS = (2, 3)
+_LAID = (2, 3, 0, 1)  # labels as they lie in memory, blocks in front; its own inverse
 
 
-@runtime_checkable
-class Seen(Protocol):
-    """A layer, as a tile asks it: its place, and expectations given one or two samples."""
-
-    layer: int
-    sigma: Activation
-    given: Conditioned
+def multiplied(first: Value, second: Value) -> Value:
+    """The product on all labels of both, blocks in front in memory."""
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    out = np.empty([shape[x] for x in _LAID], np.result_type(first, second)).transpose(_LAID)
+    return np.multiply(first, second, out=out)
 
 
 class Tile:
@@ -82,7 +81,7 @@ class Tile:
             self._edges[key] = matrix, found  # while the matrix is kept, no other one has its `id`
         return self._edges[key][1]
 
-    def four(self, site: Seen, *vertices: Vertex) -> Value:
+    def four(self, site: Site, *vertices: Vertex) -> Value:
         r"""$\langle\prod\sigma^{(p)}\rangle$ over four vertices $(x,p)$."""
         orders: dict[int, tuple[int, ...]] = {}
         for x, p in sorted(vertices):
@@ -100,7 +99,7 @@ class Tile:
     def known(
         self, key: Hashable, labels: Labels, make: Callable[..., Value | None]
     ) -> Value | None:
-        """What `make` makes of labels; made once for all labels that are alike.
+        """A value that `make` makes of labels, once for all labels that are alike.
 
         Args:
             key: What it is.
@@ -137,9 +136,10 @@ class Tile:
         shape = [1, 1, 1, 1]
         for x, size in zip(labels, array.shape, strict=True):
             shape[x] = size
-        return array.transpose(order).reshape(shape).astype(self.dtype, copy=False)
+        found = array.transpose(order).reshape(shape).transpose(_LAID)
+        return np.ascontiguousarray(found, self.dtype).transpose(_LAID)
 
-    def _expected(self, site: Seen, orders: Orders) -> Value:
+    def _expected(self, site: Site, orders: Orders) -> Value:
         """Given the blocks, or the label that carries more than the others."""
         labels = sorted(orders, key=lambda x: (-len(orders[x]), x))
         if len(labels) == 1:
@@ -157,7 +157,7 @@ class Tile:
         return found.reshape([len(self.rows[x]) for x in (2, 3, 0, 1)]).transpose(2, 3, 0, 1)
 
     def _given_one(
-        self, site: Seen, labels: Sequence[int], orders: Orders
+        self, site: Site, labels: Sequence[int], orders: Orders
     ) -> Float[np.ndarray, "given first second"]:
         """The first of three labels is given."""
         given, (x, y, z) = site.given, labels
@@ -168,22 +168,22 @@ class Tile:
         if key not in self._correlations:
             self._correlations[key] = self._left(site, (at, at), (y, z))
         seen = self._one(site, x, y), self._one(site, x, z)
-        rest = given.open(orders[x], which[0], which[1])[at]
-        ends = [rest[:, self.rows[label]] for label in (y, z)]
+        rest = given.open(orders[x], which[0], which[1])
+        ends = [Rest(*(part[np.ix_(at, self.rows[label])] for part in rest)) for label in (y, z)]
         left = self._correlations[key]
         terms = given.line.needed[which[0], which[1]]
         (found,) = summed(weight, given.line, [which], seen, left)
         return with_rest(found, ends, left, terms)
 
-    def _one(self, site: Seen, x: int, label: int) -> Given:
-        """What is known of a label, given one."""
+    def _one(self, site: Site, x: int, label: int) -> Given:
+        """Coefficients of a label, given one."""
         key = site.layer, self._kind[x], self._kind[label]
         if key not in self._given:
             found = site.given.given_one.some(self.rows[x], self.rows[label])
             self._given[key] = found
         return self._given[key]
 
-    def _given_two(self, site: Seen, orders: Orders) -> Float[np.ndarray, "given first second"]:
+    def _given_two(self, site: Site, orders: Orders) -> Float[np.ndarray, "given first second"]:
         """Both blocks are given."""
         which = orders[0][0], orders[1][0]
         key = site.layer, orders[2], orders[3]
@@ -192,10 +192,10 @@ class Tile:
                 self._series[*key, pair] = found
         out, series = self._series.pop((*key, which))
         ends = []
-        for (label, other), own in zip(((0, 1), (1, 0)), series, strict=False):
+        for (label, other), (own, last) in zip(((0, 1), (1, 0)), series, strict=False):
             vertices = [(label if x == other else x, p) for x, at in orders.items() for p in at]
             same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
-            ends.append(same.reshape(len(out), -1) - own)
+            ends.append(Rest(same.reshape(len(out), -1) - own, last))
         terms = site.given.rule.needed[which]
         out = with_rest(out, (ends[0], ends[-1]), self._correlations[site.layer], terms)
         one, other = np.nonzero(self.rows[2][:, None] == self.rows[3])
@@ -207,7 +207,7 @@ class Tile:
             out[one * len(self.rows[3]) + other] = np.moveaxis(whole, 2, 0)[one]
         return out
 
-    def _summed(self, site: Seen, orders: Orders) -> dict[tuple[int, int], Series]:
+    def _summed(self, site: Site, orders: Orders) -> dict[tuple[int, int], Series]:
         """Series of what is asked and of all that will be and shares their sums, by the orders of both others."""
         given, (a, b) = site.given, self._pairs()
         p, q = orders[0][0], orders[1][0]
@@ -227,12 +227,18 @@ class Tile:
             self._given[site.layer, 1] = self._given[site.layer, self._kind[1]]
             self._correlations[site.layer] = self._left(site, (a, b), (0, 1))
         seen = self._given[site.layer, 0], self._given[site.layer, 1]
-        values = summed(weight, given.rule, families, seen, self._correlations[site.layer])
+        left, lasts = self._correlations[site.layer], list[np.ndarray]()
         if self._kind[1] == 0:
-            ends = [[np.einsum("pcc->pc", out).copy()] for out in values]
+            values = summed(weight, given.rule, families, seen, left, lasts)
+            own = [np.einsum("pcc->pc", out).copy() for out in values]
+            ends = [[both] for both in zip(own, lasts, strict=True)]
         else:
-            alone = [summed(weight, given.rule, families, (x, x), None) for x in seen]
-            ends = [list(both) for both in zip(*alone, strict=True)]
+            values = summed(weight, given.rule, families, seen, left)
+            sides = []
+            for x in seen:
+                own = summed(weight, given.rule, families, (x, x), None, lasts := [])
+                sides.append(list(zip(own, lasts, strict=True)))
+            ends = [list(both) for both in zip(*sides, strict=True)]
         return dict(zip(families, zip(values, ends, strict=True), strict=True))
 
     def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -241,7 +247,7 @@ class Tile:
         return np.repeat(first, len(second)), np.tile(second, len(first))
 
     def _left(
-        self, site: Seen, pairs: tuple[np.ndarray, np.ndarray], labels: tuple[int, int]
+        self, site: Site, pairs: tuple[np.ndarray, np.ndarray], labels: tuple[int, int]
     ) -> Float[np.ndarray, "pair first second"]:
         """Correlations of two labels, given pairs."""
         first, second = (self.rows[label] for label in labels)

@@ -17,14 +17,9 @@ from jaxtyping import Float, Int
 from scalewise.activations import Activation
 from scalewise.theory.flow._layer import Family, Layer
 from scalewise.theory.flow._trajectory import Part, Parts
-from scalewise.training.tiles._conditioned import (
-    Conditioned,
-    Given,
-    chunks,
-    summed,
-    with_rest,
-)
+from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import TERMS, Accuracy, Orders, tails
+from scalewise.training.tiles._series import Given, Rest, chunks, summed, with_rest
 
 Matrix = Float[np.ndarray, "sample sample"]
 OfPairs = Float[np.ndarray, "pair sample sample_1"]
@@ -98,7 +93,7 @@ class Whole(Layer):
         return {"source": Part(0.5 * (found + found.T)[None], np.maximum(error, error.T))}
 
     def of_family(self, family: Family) -> Parts:
-        """Of this kernel, given the last two or those that tell most."""
+        """Parts at this kernel, given the last two or those that tell most."""
         if family not in self._families:
             left, right = self.M(*family[:2]), self.M(*family[2:])
             found = self._whole(family) - left[:, :, None, None] * right
@@ -129,19 +124,20 @@ class Whole(Layer):
         return found
 
     def _given_last(self, family: Family) -> OfPairs:
-        """Of all unordered pairs of the last two, that are given."""
+        """Expectations given the last two, for all their unordered pairs."""
         p, q, r, s = family
         rule, every = self.given.rule, np.arange(len(self.K))
         weight = rule.w * self._at(r)[0] * self._at(s)[1]
-        (out,) = summed(weight, rule, [(p, q)], (self._seen, self._seen), self._shared)
+        seen, lasts = (self._seen, self._seen), list[np.ndarray]()
+        (out,) = summed(weight, rule, [(p, q)], seen, self._shared, lasts)
         same = self._three((p, q), r, s)[:, self.pairs.first, self.pairs.second].T
-        end = same - out[:, every, every]
+        end = Rest(same - out[:, every, every], lasts[0])
         return with_rest(out, (end, end), self._shared, rule.needed[p, q])
 
     def _three(
         self, first: Orders, second: int, third: int
     ) -> Float[np.ndarray, "one other third"]:
-        """Of three samples, of which the first has two factors, given it and the other one that is less like it."""
+        """Expectations of three samples, of which the first has two factors, given it and the one less like it."""
         if (first, second, third) not in self._threes:
             size = np.abs(self.given.rho)
             nearer = size[:, :, None] <= size[:, None]
@@ -155,7 +151,7 @@ class Whole(Layer):
     def _given_one(
         self, first: Orders, second: int, third: int
     ) -> Float[np.ndarray, "one other third"]:
-        """The same, given the first two."""
+        """Expectations of three samples, given the first two."""
         one, other = self.pairs.first, self.pairs.second
         found = np.empty((len(self.K),) * 3)
         size = np.sqrt(float(np.prod(np.arange(1, third + 1)))) / self._seen.v**third
@@ -176,7 +172,7 @@ class Whole(Layer):
 
     @cached_property
     def _seen(self) -> Given:
-        """Of all samples, given each unordered pair."""
+        """Coefficients of all samples, given each unordered pair."""
         given, every = self.given, np.arange(len(self.K))
         return given.coefficients(given.rule, self.pairs.first, self.pairs.second, every)
 
@@ -260,7 +256,7 @@ class Whole(Layer):
         return out
 
     def _open(self, entries: _Regiven, family: Family) -> Float[np.ndarray, " entry"]:
-        """What the series leaves out of both that are left, times the sizes of all four factors."""
+        """The rest of the series of both that are left, times the sizes of all four factors."""
         (k, m), samples = entries.left, entries.samples
         if self.given.rule.needed[family[k], family[m]] < TERMS:
             return np.zeros(samples.shape[1])
@@ -274,7 +270,7 @@ class Whole(Layer):
 
     @cached_property
     def _tails(self) -> list[Float[np.ndarray, "pair sample"]]:
-        """What all terms leave out of each derivative, by what is left of a sample."""
+        """The rest of each derivative after all terms, by what is left of a sample."""
         *_, rest = self.given.along(self.pairs.first, self.pairs.second, np.arange(len(self.K)))
         v = rest * self.given.sd
         scales = np.linspace(0.0, v.max(), _SCALES)
