@@ -8,19 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.tasks import Task
-<<<<<<< HEAD
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Found, Route
 from scalewise.training._spectrum import Spectrum, spectrum
-from scalewise.training.tiles._change import Change
-from scalewise.training.tiles._covariance import Spread
-=======
-from scalewise.training._asked import Arrays, Asked, Found, Route
-from scalewise.training._sample_kernels import between
-from scalewise.training._spectrum import spectrum
 from scalewise.training.tiles._covariance import Change, Spread
->>>>>>> tiles
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
 from scalewise.training.tiles._refined import (
     ENOUGH,
