@@ -214,7 +214,11 @@ def test_refusals() -> None:
             ValueError, match=r"`parents` must (join each factor to an earlier one|be a sequence)"
         ):
             empirical_differential(net, parameters, X, parents)
-    with pytest.raises(ValueError, match=r"`outputs` must be a number from 0 to 0 for each of the 2"):
+    with pytest.raises(
+        ValueError, match=r"`outputs` must be a number from 0 to 0 for each of the 2"
+    ):
         empirical_differential(net, parameters, X, outputs=(0, 1))
-    with pytest.raises(ValueError, match=r"`samples` must be a number from 0 to 1 for each of the 2"):
+    with pytest.raises(
+        ValueError, match=r"`samples` must be a number from 0 to 1 for each of the 2"
+    ):
         empirical_differential(net, parameters, X, samples=(0,))

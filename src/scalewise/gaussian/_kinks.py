@@ -174,7 +174,7 @@ class LegAtKink:
         return total, slips
 
     def _density(self, kink: float, m: int) -> tuple[np.ndarray, np.ndarray]:
-        r"""$\langle\delta^{(m)}_{\kappa'}(z_b)\rangle$, 0 where singular, and its error from rounding of the kernel."""
+        r"""$\langle\delta^{(m)}_{\kappa'}(z_b)\rangle$, 0 where singular, and its error from rounding."""
         singular = self.pair.singular
         tau = np.where(singular, 1.0, self.spread)
         x = (kink - self.centre) / tau

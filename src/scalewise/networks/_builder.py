@@ -14,9 +14,12 @@ from scalewise.networks._field import (
     combined,
     moved,
     need_alike,
+    need_channels,
+    need_heads,
     need_positions,
+    need_same_beside,
+    need_same_positions,
     need_same_weights,
-    sites,
     together,
 )
 from scalewise.networks._nodes import (
@@ -229,17 +232,8 @@ class Builder:
             fields: Of the same channels, and of the same positions along other axes.
             axis: Which axis of positions becomes longer.
         """
+        need_same_beside(self.name, fields, axis)
         first = fields[0]
-        for f in fields:
-            need_positions(self.name, f)
-            need_alike(self.name, f)
-            others = [f.positions[:axis] + f.positions[axis + 1 :] for f in (first, f)]
-            if f.channels != first.channels or others[0] != others[1] or not f.positions:
-                raise ValueError(
-                    f"{self.name} puts {first.channels} channels at {sites(first.positions)} and {f.channels} "
-                    f"channels at {sites(f.positions)} after one another along axis {axis}. Give all of them the "
-                    "same channels, and the same positions along other axes."
-                )
         made = combined(self.name, fields, "stacks", "on")
         length = sum(f.positions[axis] for f in fields)
         positions = (*first.positions[:axis], length, *first.positions[axis + 1 :])
@@ -264,18 +258,8 @@ class Builder:
         Args:
             fields: Of the same positions.
         """
+        need_same_positions(self.name, fields)
         first = fields[0]
-        for other in fields[1:]:
-            if first.positions != other.positions or first.flat != other.flat:
-                raise ValueError(
-                    f"{self.name} puts the channels at {sites(first.positions)} beside those at "
-                    f"{sites(other.positions)}. Give all of them the same positions."
-                )
-        if any(not f.draws for f in fields):
-            raise ValueError(
-                f"{self.name} puts the inputs beside other channels, which are not of their kind. Put a random "
-                "layer such as Dense before it."
-            )
         channels = sum(f.channels for f in fields)
         made = Field(
             0,
@@ -350,7 +334,7 @@ class Builder:
             bias: What is added to logits, (position, other): of all heads, or several of heads in turn.
         """
         queries, keys, values = fields
-        _check_heads(self.name, fields, size, group, len(bias), causal=causal)
+        need_heads(self.name, fields, size, group, len(bias), causal=causal)
         made = replace(
             values,
             positions=queries.positions,
@@ -446,21 +430,7 @@ class Builder:
             joint: Whether averages are over all positions, too.
             groups: Into how many the channels fall, each with its own.
         """
-        if of.flat:
-            raise ValueError(
-                f"{self.name} takes the channels of one position, and Flatten has made channels of all positions. "
-                "Put it before Flatten."
-            )
-        if of.channels < 2:
-            raise ValueError(
-                f"{self.name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
-                "layer before it more channels."
-            )
-        if of.channels % groups or of.channels < 2 * groups:
-            raise ValueError(
-                f"{self.name} has {of.channels} channels, which do not divide into {groups} groups of two or more. "
-                "Choose a width that is a multiple of their number."
-            )
+        need_channels(self.name, of, groups)
         read = (of.node,) if of.mask is None or not joint else (of.node, of.mask)
         return self.put(Norm(read, eps, centred, joint, groups), replace(of, parts=()))
 
@@ -522,34 +492,3 @@ class Builder:
         self.nodes.append(node)
         self.fields.append(made)
         return made
-
-
-def _check_heads(
-    name: str,
-    fields: tuple[Field, Field, Field],
-    size: int,
-    group: int,
-    matrices: int,
-    *,
-    causal: bool,
-) -> None:
-    """Refuse fields that are not those of equal heads."""
-    queries, keys, values = fields
-    if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
-        causal and queries.positions != keys.positions
-    ):
-        raise ValueError(
-            f"{name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
-            f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
-            "the channels of queries and the positions of values; causal attention has one set of positions."
-        )
-    if values.channels % size:
-        raise ValueError(
-            f"{name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
-            "width that is a multiple of the size of a head, and of their number."
-        )
-    if matrices and queries.channels % (size * matrices):
-        raise ValueError(
-            f"{name} adds {matrices} matrices to the logits of {queries.channels // size} heads in turn. "
-            f"Choose a width that is a multiple of {size * matrices}."
-        )

@@ -125,6 +125,87 @@ def need_same_weights(
         )
 
 
+def need_same_beside(name: str, fields: Sequence[Field], axis: int) -> None:
+    """Refuse fields whose positions cannot stand after one another along an axis."""
+    first = fields[0]
+    for f in fields:
+        need_positions(name, f)
+        need_alike(name, f)
+        others = [f.positions[:axis] + f.positions[axis + 1 :] for f in (first, f)]
+        if f.channels != first.channels or others[0] != others[1] or not f.positions:
+            raise ValueError(
+                f"{name} puts {first.channels} channels at {sites(first.positions)} and {f.channels} "
+                f"channels at {sites(f.positions)} after one another along axis {axis}. Give all of them the "
+                "same channels, and the same positions along other axes."
+            )
+
+
+def need_same_positions(name: str, fields: Sequence[Field]) -> None:
+    """Refuse fields whose channels cannot stand beside each other."""
+    first = fields[0]
+    for other in fields[1:]:
+        if first.positions != other.positions or first.flat != other.flat:
+            raise ValueError(
+                f"{name} puts the channels at {sites(first.positions)} beside those at "
+                f"{sites(other.positions)}. Give all of them the same positions."
+            )
+    if any(not f.draws for f in fields):
+        raise ValueError(
+            f"{name} puts the inputs beside other channels, which are not of their kind. Put a random "
+            "layer such as Dense before it."
+        )
+
+
+def need_channels(name: str, of: Field, groups: int) -> None:
+    """Refuse channels that are too few for a norm, or do not divide into its groups."""
+    if of.flat:
+        raise ValueError(
+            f"{name} takes the channels of one position, and Flatten has made channels of all positions. "
+            "Put it before Flatten."
+        )
+    if of.channels < 2:
+        raise ValueError(
+            f"{name} needs at least 2 channels, and there is one, of which a sign would be left. Give the "
+            "layer before it more channels."
+        )
+    if of.channels % groups or of.channels < 2 * groups:
+        raise ValueError(
+            f"{name} has {of.channels} channels, which do not divide into {groups} groups of two or more. "
+            "Choose a width that is a multiple of their number."
+        )
+
+
+def need_heads(
+    name: str,
+    fields: tuple[Field, Field, Field],
+    size: int,
+    group: int,
+    matrices: int,
+    *,
+    causal: bool,
+) -> None:
+    """Refuse fields that are not those of equal heads."""
+    queries, keys, values = fields
+    if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
+        causal and queries.positions != keys.positions
+    ):
+        raise ValueError(
+            f"{name} has queries of {queries.channels} channels at {sites(queries.positions)}, keys of "
+            f"{keys.channels} at {sites(keys.positions)} and values at {sites(values.positions)}. Give keys "
+            "the channels of queries and the positions of values; causal attention has one set of positions."
+        )
+    if values.channels % size:
+        raise ValueError(
+            f"{name} has {values.channels} channels, which do not divide into heads of {size}. Choose a "
+            "width that is a multiple of the size of a head, and of their number."
+        )
+    if matrices and queries.channels % (size * matrices):
+        raise ValueError(
+            f"{name} adds {matrices} matrices to the logits of {queries.channels // size} heads in turn. "
+            f"Choose a width that is a multiple of {size * matrices}."
+        )
+
+
 def apart(fields: Sequence[Field]) -> bool:
     """True if fields share no random numbers."""
     return len(frozenset().union(*(f.draws for f in fields))) == sum(len(f.draws) for f in fields)

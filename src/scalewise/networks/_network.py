@@ -19,7 +19,7 @@ from scalewise.networks._laws import LawLike, law_of
 from scalewise.networks._layers import ByLayer, Widths, per_layer
 from scalewise.networks._nodes import HYPERPARAMETERS, Draw, Hyperparameters
 from scalewise.networks._program import Program
-from scalewise.networks._written import matrices, written
+from scalewise.networks._written import matrices, shaped, table, written
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._skip import Skip
 from scalewise.networks.layers._stack import Stacked
@@ -449,29 +449,12 @@ class Network:
         if self.is_stacked:
             yield self.by_layer.said
             return
-        program = self.program
         yield (
-            f"Network of depth {self.depth}: {_shaped(self.input_shape)} to {self.output_dim} "
+            f"Network of depth {self.depth}: {shaped(self.input_shape)} to {self.output_dim} "
             f"output{'s' if self.output_dim > 1 else ''}, {self.parameters:,} parameters"
         )
-        cells = []
-        for place, node in enumerate(program.nodes):
-            sites = program.positions[place]
-            row = [f"[{place}] {node.said}", _shaped(sites) or "1", str(program.channels[place])]
-            if isinstance(node, Draw):
-                own = node.own
-                numbers = (program.fan_in(place), own.C_b, own.C_W, own.lambda_b, own.lambda_W)
-                row += [f"{number:g}" for number in numbers]
-            row += [""] * (8 - len(row)) + list(program.modules[place : place + 1])
-            cells.append(tuple(row))
-        head = ("node", "sites", "channels", "fan-in", "C_b", "C_W", "lambda_b", "lambda_W")
-        head += ("module",) if program.modules else ()
-        yield Rows(head, cells, numbers=True)
+        yield table(self.program)
         yield from self.notes
-
-
-def _shaped(sizes: tuple[int, ...]) -> str:
-    return " x ".join(map(str, sizes))
 
 
 def _check_heard(net: Network, name: str) -> None:
@@ -513,7 +496,7 @@ def _check_readout(layers: Sequence[Layer], program: Program) -> None:
         )
     if math.prod(program.positions[-1]) != 1:
         raise ValueError(
-            f"The outputs of a network stand at one site, and here there are {_shaped(program.positions[-1])}. Put "
+            f"The outputs of a network stand at one site, and here there are {shaped(program.positions[-1])}. Put "
             "GlobalAvgPool() or Flatten() before the last layer."
         )
 

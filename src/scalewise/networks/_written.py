@@ -1,4 +1,4 @@
-"""Layers as text that a result carries: whole, however deep they stand, so that equal text is equal layers.
+"""Networks as text: layers whole, however deep they stand, so that equal text is equal layers; nodes as a table.
 
 What a prompt shows of a layer is short, and leaves out what stands in its branches.
 """
@@ -9,9 +9,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from scalewise._readable import arguments, is_default
+from scalewise._readable import Rows, arguments, is_default
 from scalewise.activations import Activation
 from scalewise.networks._builder import Layer
+from scalewise.networks._nodes import Draw
+from scalewise.networks._program import Program
 from scalewise.networks._sites import Matrix
 
 
@@ -39,3 +41,25 @@ def matrices(given: Any) -> Iterator[Matrix]:
         yield from itertools.chain.from_iterable(map(matrices, given))
     elif isinstance(given, Layer):
         yield from itertools.chain.from_iterable(map(matrices, vars(given).values()))
+
+
+def shaped(sizes: tuple[int, ...]) -> str:
+    """Numbers of positions along each axis, and of channels."""
+    return " x ".join(map(str, sizes))
+
+
+def table(program: Program) -> Rows:
+    """One row for each node of a program."""
+    cells = []
+    for place, node in enumerate(program.nodes):
+        sites = program.positions[place]
+        row = [f"[{place}] {node.said}", shaped(sites) or "1", str(program.channels[place])]
+        if isinstance(node, Draw):
+            own = node.own
+            numbers = (program.fan_in(place), own.C_b, own.C_W, own.lambda_b, own.lambda_W)
+            row += [f"{number:g}" for number in numbers]
+        row += [""] * (8 - len(row)) + list(program.modules[place : place + 1])
+        cells.append(tuple(row))
+    head = ("node", "sites", "channels", "fan-in", "C_b", "C_W", "lambda_b", "lambda_W")
+    head += ("module",) if program.modules else ()
+    return Rows(head, cells, numbers=True)
