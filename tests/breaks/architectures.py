@@ -288,6 +288,12 @@ MUTANTS = (
     of_parameters("parameters: of any network", "if got != wanted:", "if False:"),
     of_draws("draws: variance of one tap", "program.fan_in(node)", "program.channels[0]"),
     of_draws("draws: all layers alike", "jax.random.fold_in(key, layer)", "key"),
+    of_draws(
+        "draws: numbers that know how many there are",
+        "bool(partitionable) and",
+        "True or",
+        "tests/nets/test_one_network.py::test_a_network_is_the_same_whether_it_is_traced",
+    ),
     of_whole(
         "whole: rates of another layer",
         "zip(weights, rates, strict",

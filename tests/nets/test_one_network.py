@@ -272,3 +272,14 @@ def test_the_ntk_of_all_layers_ends_in_the_empirical_one():
     parameters = init_weights(net, 8, dtype="float64")
     last = layer_tensors(net, parameters, X)[-1].ntk
     assert_equal(neurons_first(empirical_ntk(net, parameters, X)), last)
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["by count", "of a size"])
+@pytest.mark.parametrize("impl", ["threefry2x32", *thorough("rbg")])
+def test_a_network_is_the_same_whether_it_is_traced(impl: str, counted: bool) -> None:
+    """Drawn at once the first of more numbers are taken, which is right where each knows its place alone."""
+    with jax.threefry_partitionable(counted):
+        net, key = uneven("tanh"), jax.random.key(5, impl=impl)
+        here, there = init_weights(net, key), jax.jit(lambda key: init_weights(net, key))(key)
+    for one, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)

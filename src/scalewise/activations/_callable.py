@@ -35,14 +35,13 @@ def from_callable(
 ) -> Activation:
     """Build an `Activation` from a JAX-traceable elementwise callable."""
     label = name or getattr(function, "__name__", "activation")
-    own = _evaluators(function, label)
+    own: Any = tuple(_evaluator(function, order, label) for order in range(4))
     scale = scale_of(own[1], kinks)
     _refuse_lone_gaps(label, own, scale, kinks)
     _refuse_unbounded(label, own, scale, kinks)
     domain = _without_overflow(label, own, scale, kinks)
     if domain != (-math.inf, math.inf):
-        value, first, second, third = (partial(_inside, derivative, domain) for derivative in own)
-        own = value, first, second, third
+        own = tuple(partial(_inside, derivative, domain) for derivative in own)
     records = tuple(_kink(own, k, scale) for k in sorted(kinks))
     return Activation(
         label,
@@ -72,28 +71,25 @@ def _restricted(
     return lambda z: jnp.where((z > domain[0]) & (z < domain[1]), function(z), jnp.nan)
 
 
-def _evaluators(function: Callable[[Any], Any], label: str) -> Derivatives:
-    every = jax.jit(_up_to(function, 3))  # to compile four programs takes four times as long
-    one, two, three, four = (_evaluator(function, order, every, label) for order in range(4))
-    return one, two, three, four
+def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Derivative:
+    def nth(z: Any) -> Any:
+        g = function
+        for _ in range(order):
+            g = _forward(g)
+        return g(z)
 
-
-def _evaluator(
-    function: Callable[[Any], Any], order: int, every: Callable[[Any], Any], label: str
-) -> Derivative:
-    alone = jax.jit(lambda z: _up_to(function, order)(z)[-1])
+    compiled = jax.jit(nth)
 
     def evaluate(z: np.ndarray) -> np.ndarray:
         # Large arrays are padded to powers of two, so that JAX compiles a handful of shapes, not hundreds.
         flat = np.ravel(z)
         size = 1 << max(flat.size - 1, 0).bit_length()
-        large = size > _BLOCK * _BLOCKS
-        size = size if large else _BLOCK
+        size = size if size > _BLOCK * _BLOCKS else _BLOCK
         padded = np.zeros((max(-(-flat.size // size), 1), size))
         padded.ravel()[: flat.size] = flat
         with jax.enable_x64(True):
             try:
-                found = [np.asarray(alone(b) if large else every(b)[order]) for b in padded]
+                found = [np.asarray(compiled(block)) for block in padded]
             except Exception as error:
                 raise ValueError(
                     f"JAX cannot trace the activation {label!r}. Write it as a function of one array "
@@ -286,20 +282,17 @@ def _parity(value: Derivative, scale: float) -> int:
 
 
 def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:
+    def derivatives(z: Any) -> list[Any]:
+        values, f = [], function
+        for _ in range(6):
+            values.append(f(z))
+            f = _forward(f)
+        return values
+
     # Compiled as one program: traced eagerly, the fifth derivative alone takes seconds.
     with jax.enable_x64(True):
-        found = jax.jit(_up_to(function, 5))(jnp.zeros((), dtype=jnp.float64))
-        return tuple(map(float, found))
+        return tuple(map(float, jax.jit(derivatives)(jnp.zeros((), dtype=jnp.float64))))
 
 
-def _up_to(function: Callable[[Any], Any], order: int) -> Callable[[Any], tuple[Any, ...]]:
-    """A function and its derivatives, each of which is the slope of the one before and not traced anew."""
-    if order == 0:
-        return lambda z: (function(z),)
-    below = _up_to(function, order - 1)
-
-    def derivatives(z: Any) -> tuple[Any, ...]:
-        values, slopes = jax.jvp(below, (z,), (jnp.ones_like(z),))
-        return *values, slopes[-1]
-
-    return derivatives
+def _forward(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda u: jax.jvp(f, (u,), (jnp.ones_like(u),))[1]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from scalewise._checked import Must, checked, dtype_of
 from scalewise.activations import Activation
@@ -157,7 +158,7 @@ def draw_parameters(program: Program, key: Any, dtype: Any) -> Parameters:
 def _normals(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Standard normal numbers, the first of more: a new shape of few of them need not be compiled."""
     size = math.prod(shape)
-    if isinstance(key, jax.core.Tracer) or size > _PADDED or not _counted(key):
+    if isinstance(key, Tracer) or size > _PADDED or not _counted(key):
         return jax.random.normal(key, shape, dtype)
     padded = jax.random.normal(key, (1 << max(10, (size - 1).bit_length()),), dtype)
     return np.asarray(padded)[:size].reshape(shape)
