@@ -31,8 +31,8 @@ MUTANTS = (
     ),
     of_pairs(
         "pairs: a pair is not the other one of a later pair",
-        "+ number] += values[rest]",
-        "+ number] += 0 * values[rest]",
+        "places] += values[:, rest].T",
+        "places] += 0 * values[:, rest].T",
         CARRIED,
     ),
     of_all(
@@ -90,13 +90,13 @@ MUTANTS = (
     of_exact("chaos: one of two pairings", "+ R[:, second, first])", "+ 0 * R[:, second, first])"),
     of_exact(
         "chaos: parts of one input once",
-        "(2 if ordered else 1) * alone",
-        "(1 if ordered else 0.5) * alone",
+        "2 * v + standing[key][0][b]",
+        "v + standing[key][0][b]",
     ),
     of_exact("chaos: linear parts dropped", "told += _told(of.linear, linear)", "pass"),
     of_units("units: what is exact twice", "metric, a, sign=-1.0)", "metric, a, sign=0.0)"),
     of_units(
-        "units: a tangent has the part of the metric", "form.own.times(2 * sign)", "form.own.times(sign)"
+        "units: a tangent has the part of the metric", "form.own.times(2.0)", "form.own.times(1.0)"
     ),
     of_all("many labels: all layers as wide", "net.widths[layer - 1] / own.course.populations[root].n", "1.0"),
     of_responses("responses: no half", "Change(0.5 * M[2, 0] * a", "Change(M[2, 0] * a"),

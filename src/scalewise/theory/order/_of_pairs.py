@@ -149,4 +149,5 @@ def pairs_by_later(samples: int, *, ordered: bool) -> tuple[np.ndarray, np.ndarr
         upto = np.arange(later + 1)
         same = np.full_like(upto, later)
         parts.append([np.append(upto, same[:-1]), np.append(same, upto[:-1])])
-    return tuple(np.concatenate(side) for side in zip(*parts, strict=True))
+    first, second = (np.concatenate(side) for side in zip(*parts, strict=True))
+    return first, second

@@ -24,6 +24,7 @@ from scalewise.theory.order._layout import Hop, Strip
 from scalewise.theory.order._strips import Kernels, Moments
 
 Slope = tuple[Float[np.ndarray, "_other _label"], Float[np.ndarray, "_other _label"]]
+_Slopes = tuple[Form, Form | None]  # of the metric and of the NTK in the covariances of one layer
 _OF_METRIC = ((1, 1), (2, 0), (0, 2))
 _OF_NTK = ((2, 2), (3, 1), (1, 3))
 
@@ -53,20 +54,12 @@ class Reading:
     linear: tuple[Slope | None, Slope | None] = (None, None)
 
 
-@dataclass
-class _Slopes:
-    """Slopes of the read-outs in the covariances of one layer."""
-
-    metric: Form
-    ntk: Form | None
-
-    def plus(self, other: _Slopes | None) -> _Slopes:
-        if other is None:
-            return self
-        both = None
-        if self.ntk is not None and other.ntk is not None:
-            both = self.ntk.plus(other.ntk)
-        return _Slopes(self.metric.plus(other.metric), both)
+def _plus(one: _Slopes, other: _Slopes | None) -> _Slopes:
+    """The sum of slopes."""
+    if other is None:
+        return one
+    metric, (ntk, more) = one[0].plus(other[0]), (one[1], other[1])
+    return metric, None if ntk is None or more is None else ntk.plus(more)
 
 
 def readings(known: Kernels, end: int, a: int, *, ntk: bool) -> Iterator[Reading]:
@@ -82,7 +75,7 @@ def readings(known: Kernels, end: int, a: int, *, ntk: bool) -> Iterator[Reading
     count, thin = own.inputs - a, own.is_thin
     seed = Form(np.ones((1, count)), Own.nothing(count, 1, thin=thin))
     nothing = Form(np.zeros((1, count)), Own.nothing(count, 1, thin=thin))
-    slopes = {end: _Slopes(seed, nothing if ntk else None)}
+    slopes: dict[int, _Slopes] = {end: (seed, nothing if ntk else None)}
     for hop in reversed(own.hops):
         if hop.draw not in slopes:
             continue
@@ -91,33 +84,33 @@ def readings(known: Kernels, end: int, a: int, *, ntk: bool) -> Iterator[Reading
         for j, lift in hop.lifts.items():
             if j not in own.course.first:
                 below = None if found.ntk_below is None else found.ntk_below.back(lift, a)
-                part = _Slopes(found.metric_below.back(lift, a), below)
-                slopes[j] = part.plus(slopes.get(j))
+                slopes[j] = _plus((found.metric_below.back(lift, a), below), slopes.get(j))
 
 
 def _read(known: Kernels, hop: Hop, at: _Slopes, a: int) -> Reading:
-    ntk, linear = at.ntk is not None, _has_linear(known, hop)
+    (of_metric, slopes_of_ntk), linear = at, _has_linear(known, hop)
+    ntk = slopes_of_ntk is not None
     orders = (*_OF_METRIC, *(_OF_NTK if ntk else ()))
     if linear:
         orders = (*orders, (1, 0), (0, 1), *(((2, 1), (1, 2)) if ntk else ()))
     M, rates = known.moments(hop, a, orders), hop.node.own
-    carried = at.metric.back(hop.taps, a)
+    carried = of_metric.back(hop.taps, a)
     metric = carried.times(rates.C_W)
     found = Reading(
         hop=hop,
-        above=(at.metric.times(rates.C_W), None),
+        above=(of_metric.times(rates.C_W), None),
         metric=metric,
         metric_below=_answered(known, hop, a, metric, M, None),
         linear=(_slopes(known, hop, a, metric, M, None) if linear else None, None),
     )
-    if at.ntk is None:
+    if slopes_of_ntk is None:
         return found
-    back = at.ntk.back(hop.taps, a)
+    back = slopes_of_ntk.back(hop.taps, a)
     # Slopes in Theta have no parts of one input alone.
     across = rates.C_W * back.across + rates.lambda_W * carried.across
     of_ntk = Form(across, back.own.times(rates.C_W))
-    above = at.ntk.times(rates.C_W)
-    above = Form(above.across + rates.lambda_W * at.metric.across, above.own)
+    above = slopes_of_ntk.times(rates.C_W)
+    above = Form(above.across + rates.lambda_W * of_metric.across, above.own)
     slopes = metric.across * known.strip(known.Theta, hop.lifts, a)
     return Reading(
         hop=hop,

@@ -35,9 +35,10 @@ _K, _THETA = 0, 1
 Factor = tuple[int, int]
 Product = tuple[Factor, Factor]
 Alone = tuple[Factor, int]
+Row = tuple[str, int, Factor, Factor]
 # Letter, kind of rows, covariance and forms, forms and covariance. In a second kind the pairs of D are of the NTK,
 # and those of F begin with their later input: then all factors are turned over.
-_ROWS = (
+_ROWS: tuple[Row, ...] = (
     ("V", 0, (_K, 0), (0, _K)),
     ("D", 0, (_K, 0), (1, _K)),
     ("D", 1, (_K, 1), (0, _K)),
@@ -124,8 +125,9 @@ class Chaos:
             stored: By letter.
             layer: Its place among those that are kept.
         """
-        rows = [_Row(*row) for row in _ROWS if row[0] in stored]
-        alone = dict.fromkeys(row.alone for row in rows if row.alone is not None)
+        rows = [row for row in _ROWS if row[0] in stored]
+        alone = dict.fromkeys(key for key in map(_seen_in, rows) if key is not None)
+        standing: dict[Alone, tuple[dict[int, Seen], dict[int, Seen]]] = {}
         for b in range(len(self.columns[0])):
             if b % _TOGETHER == 0:
                 several = range(b, min(b + _TOGETHER, len(self.columns[0])))
@@ -136,10 +138,10 @@ class Chaos:
                 for key, v in seen.items()
             }
             for row in rows:
-                tensor = stored[row.letter]
-                self._put(tensor.rows(layer, b, row.side), tensor, found[row.product])
-                if row.alone is not None:
-                    self._add(tensor, layer, b, row, told[row.alone])
+                letter, kind, left, right = row
+                self._put(stored[letter].rows(layer, b, kind), stored[letter], found[left, right])
+                if (key := _seen_in(row)) is not None:
+                    self._add(stored[letter], layer, b, row, told[key])
 
     def _put(self, to: np.ndarray, tensor: OfPairs, R: np.ndarray) -> None:
         """Parts across both inputs with each other."""
@@ -153,28 +155,29 @@ class Chaos:
             to += self.share * (R[:, first, second] + R[:, second, first])
 
     def _add(
-        self, tensor: OfPairs, layer: int, b: int, row: _Row, parts: tuple[Seen, Seen | None]
+        self, tensor: OfPairs, layer: int, b: int, row: Row, parts: tuple[Seen, Seen | None]
     ) -> None:
         """Parts of one input alone with all others, and linear ones with each other."""
-        of, (through, linear) = self.kinds[row.told_by], parts
+        (_, kind, _, (other, _)), (through, linear) = row, parts
+        of = self.kinds[other]
         told = _told(of.own, through)
         if linear is not None and of.linear is not None:
             told += _told(of.linear, linear)
         first, second = tensor.first, tensor.second
-        values = self.share * told[: b if tensor.ordered and row.side else b + 1, second, first]
+        values = self.share * told[: b if tensor.ordered and kind else b + 1, second, first]
         if not tensor.ordered:
             values += self.share * told[:, first, second]
-        tensor.add(layer, b, values, row.side)
+        tensor.add(layer, b, values, kind)
 
     def _of(
-        self, b: int, rows: Sequence[_Row]
+        self, b: int, rows: Sequence[Row]
     ) -> tuple[dict[Product, np.ndarray], dict[Alone, Seen]]:
         r"""$\langle g'_{cd},K_{ca}g_{ab}K_{bd}\rangle$ by $a$, $c$, $d$; single inputs see $Kg_{ab}K$."""
         inputs, size, count = self.kinds[0].inputs, self.kinds[0].size, b + 1
         kind = self.columns[0].dtype
-        found = {row.product: np.empty((count,) * 3, kind) for row in rows}
+        found = {row[2:]: np.empty((count,) * 3, kind) for row in rows}
         shape = count, *self.kinds[0].own.shape[1:]
-        seen = {row.alone: np.empty(shape, kind) for row in rows if row.alone is not None}
+        seen = {key: np.empty(shape, kind) for key in map(_seen_in, rows) if key is not None}
         step = max(1, _ROOM // (count * size**2))
         for start in range(0, inputs if seen else count, step):
             some = slice(start, min(start + step, inputs))
@@ -192,19 +195,19 @@ class Chaos:
         return found, seen
 
     def _of_roots(
-        self, b: int, rows: Sequence[_Row]
+        self, b: int, rows: Sequence[Row]
     ) -> tuple[dict[Product, np.ndarray], dict[Alone, Seen]]:
         r"""Both by roots, $K_{ca}=X_cX_a^T$: products of $X_a^Tg_{ab}X_b$ alone."""
         count = b + 1
         found, seen = dict[Product, np.ndarray](), dict[Alone, Seen]()
         for row in rows:
-            (one, kind), (other_kind, other) = row.product
+            (one, kind), (other_kind, other) = row[2:]
             left = self._between_roots(one, kind, other)[:count, b]
             right = self._between_roots(one, other_kind, other)[:count, :count]
             R = left.reshape(count, -1) @ right.reshape(count**2, -1).T
-            found[row.product] = R.reshape((count,) * 3)
-            if row.alone is not None and row.alone not in seen:
-                seen[row.alone] = self._seen_of_roots(left, one, other)
+            found[row[2:]] = R.reshape((count,) * 3)
+            if (key := _seen_in(row)) is not None and key not in seen:
+                seen[key] = self._seen_of_roots(left, one, other)
         return found, seen
 
     def _seen_of_roots(self, left: np.ndarray, one: int, other: int) -> Seen:
@@ -275,36 +278,10 @@ class Chaos:
         return alone, {b: 0.5 * values for b, values in linear.items()}
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One kind of rows of one tensor.
-
-    Args:
-        letter: The tensor.
-        side: Which of its kinds of rows.
-        left: The factor of pairs that are rows.
-        right: The factor of the other pairs.
-    """
-
-    letter: str
-    side: int
-    left: Factor
-    right: Factor
-
-    @property
-    def product(self) -> Product:
-        """Both factors."""
-        return self.left, self.right
-
-    @property
-    def alone(self) -> Alone | None:
-        """The factors that parts of one input alone see; ``None`` of two tangents, which have no such parts."""
-        return None if self.letter == "B" else (self.left, self.right[1])
-
-    @property
-    def told_by(self) -> int:
-        """The kind of forms of the other pairs."""
-        return self.right[0]
+def _seen_in(row: Row) -> Alone | None:
+    """The factors that parts of one input alone see; ``None`` of two tangents, which have no such parts."""
+    letter, _, left, right = row
+    return None if letter == "B" else (left, right[1])
 
 
 def _at(a: int, size: int) -> slice:
