@@ -107,8 +107,8 @@ kernels (`torch.func`: Jacobians of all samples, contracted; products of the NTK
 beside gradients of one output of one sample at a time. float32, one thread, one call in a fresh process, CPU
 seconds and megabytes beyond the model and imports; in brackets, how often ours goes into it. Products were timed
 on a few samples and scaled by the number of pairs, which is what they grow as. Ours and the contraction ran three
-times in turn (of 100 images once), and the least time counts, since the machine is shared. The last column is the largest difference
-of an entry from that of the others, relative to the largest entry, over three samples.
+times in turn (of 100 images once), and the least time counts, since the machine is shared. The last column is the
+largest difference of an entry from that of the others, relative to the largest entry, over three samples.
 
 | NTK | samples | ours | Jacobian contraction | products | autograd | differs by |
 |---|---|---|---|---|---|---|
