@@ -60,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", nargs="+", choices=[*ROWS], default=[*ROWS])
     parser.add_argument("--ways", nargs="+", choices=[*WAYS], default=[*WAYS])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of ours and the contraction")
     parser.add_argument("--page", action="store_true", help="written anew from the numbers")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -70,7 +71,7 @@ def main() -> None:
     for name in [] if options.page else options.rows:
         ways = [way for way in options.ways if way in ("ours", *ROWS[name].others)]
         found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-        for turn in range(ROUNDS):
+        for turn in range(options.rounds):
             for way in ways if turn == 0 else [way for way in ways if way in OFTEN]:
                 found[way].append(_process(name, way))
         best = {
@@ -106,8 +107,8 @@ kernels (`torch.func`: Jacobians of all samples, contracted; products of the NTK
 beside gradients of one output of one sample at a time. float32, one thread, one call in a fresh process, CPU
 seconds and megabytes beyond the model and imports; in brackets, how often ours goes into it. Products were timed
 on a few samples and scaled by the number of pairs, which is what they grow as. Ours and the contraction ran three
-times in turn, and the least time counts, since the machine is shared. The last column is the largest difference
-of an entry from that of the others, relative to the largest entry, over three samples.
+times in turn (of 100 images once), and the least time counts, since the machine is shared. The last column is the
+largest difference of an entry from that of the others, relative to the largest entry, over three samples.
 
 | NTK | samples | ours | Jacobian contraction | products | autograd | differs by |
 |---|---|---|---|---|---|---|

@@ -118,7 +118,7 @@ ROWS = {
     ),
     "gpt2": Row("a block of GPT-2 small, 64 words, one output", gpt2_block, words, 100, 4),
     "vit-32": Row("ViT-Tiny, one output", vit_tiny, images(224), 32, 3, ONE),
-    "vit-100": Row("ViT-Tiny, one output", vit_tiny, images(224), 100, 0, ONE, ()),
+    "vit-100": Row("ViT-Tiny, one output", vit_tiny, images(224), 100, 0, ONE, ("contraction",)),
 }  # fmt: skip
 
 

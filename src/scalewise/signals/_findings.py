@@ -180,11 +180,13 @@ def _unscaled(rows: Sequence[Seen]) -> Iterator[Finding]:
             f" (and {len(own) - 1} more)" if len(own) > 1 else "",
         )
         yield Finding(
-            "attention without a scale", row.place, variance,
+            "attention without a scale",
+            row.place,
+            variance,
             f"No number multiplies the products of queries and keys in the attention of `{row.place}`{more}: they "
             f"add up {looks.head} terms, and have the variance {variance:.3g}, which grows with the size of a "
             f"head. Multiply them by 1/sqrt({looks.head}), or draw queries and keys smaller.",
-        )  # fmt: skip
+        )
 
 
 def _drowned_norms(norms: Sequence[tuple[str, float, float]]) -> Iterator[Finding]:
@@ -193,11 +195,13 @@ def _drowned_norms(norms: Sequence[tuple[str, float, float]]) -> Iterator[Findin
         place, eps, share = max(own, key=lambda n: n[2])
         more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
         yield Finding(
-            "large eps", place, eps,
+            "large eps",
+            place,
+            eps,
             f"The norm of `{place}`{more} adds eps = {eps:.3g} to variances, {share:.0%} of what it divides by, so "
             f"it gives the size {math.sqrt(1 - share):.2g} in place of 1 and does not undo what is before it. "
             "Take eps = 1e-5.",
-        )  # fmt: skip
+        )
 
 
 def _readout(rows: Sequence[Seen], outputs: float) -> Iterator[Finding]:
@@ -213,13 +217,15 @@ def _readout(rows: Sequence[Seen], outputs: float) -> Iterator[Finding]:
         size = row.reads * math.sqrt(own.C_W)
         if size > math.sqrt(2 * math.log(own.fan_out)) and outputs > size / 2:
             yield Finding(
-                "tied readout", row.place, size,
+                "tied readout",
+                row.place,
+                size,
                 f"`{row.place or 'the model'}` reads out with the weights of an embedding, which have the "
                 f"variance {own.C_W / own.fan_in:.3g}: outputs have the size {size:.3g}, and one of "
                 f"{own.fan_out} has nearly all of the probability. Multiply what it reads by "
                 f"1/sqrt({own.fan_in}), or draw the embedding with the variance 1/{own.fan_in} and multiply what "
                 f"it gives by sqrt({own.fan_in}).",
-            )  # fmt: skip
+            )
 
 
 def _fans(rows: Sequence[Seen]) -> Iterator[Finding]:

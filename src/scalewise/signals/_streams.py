@@ -150,8 +150,10 @@ def _means(rows: Sequence[Seen], stream: list[int], factors: list[float]) -> Tol
     place, last = rows[stream[0]].place, rows[stream[-1]].place or "the model"
     kept = math.prod(factors)
     return (
-        "mean in place of a sum", place, kept,
+        "mean in place of a sum",
+        place,
+        kept,
         f"The residual stream is multiplied by {max(factors):.3g} behind {len(factors)} of its sums, from "
         f"`{place or 'the model'}` to `{last}`, as a mean (x + f(x)) / 2 does: {kept:.1g} of what enters, and of a "
         "gradient along the stream, is left. Add branches to the stream as it is, over the root of their number.",
-    )  # fmt: skip
+    )

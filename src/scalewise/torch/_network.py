@@ -232,7 +232,7 @@ def traced(
 
 
 def _called(model: nn.Module, args: Any, kwargs: Any) -> Any:
-    """What the model returns in double precision, which numbers that it makes itself have by default."""
+    """Outputs of the model in double precision, which numbers that it makes itself have by default."""
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)

@@ -183,7 +183,7 @@ def _alike(rows: Tensor) -> float | None:
 
 
 def units_of(name: str, x: Tensor, out: Tensor, last: bool) -> Units:
-    """What an activation makes of its inputs.
+    """The units of an activation, as many as are dead or flat.
 
     Args:
         name: The activation, as `scalewise.activation` calls it.

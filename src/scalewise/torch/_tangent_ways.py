@@ -50,7 +50,8 @@ class Asked(NamedTuple):
 
 def trained(module: torch.nn.Module, rates: Mapping[str, float]) -> dict[str, torch.Tensor]:
     """The parameters that are trained, by name, if there are any, with numbers, and rates are by their names."""
-    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    parameters = module.named_parameters()
+    named: dict[str, torch.Tensor] = {name: p for name, p in parameters if p.requires_grad}
     refused = without_numbers(module)
     if refused and (not named or any(p.is_meta for p in named.values())):
         raise ValueError(refused)

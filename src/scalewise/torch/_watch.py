@@ -327,9 +327,13 @@ class Watch(TorchDispatchMode):
                 row.seen = replace(row.seen, joined=replace(row.seen.joined, doubled=False))
         terms = {k: factor * v for k, v in own.terms.items()}
         return replace(
-            own, number=made.number, deps=made.deps, terms=terms, factor=own.factor * factor,
+            own,
+            number=made.number,
+            deps=made.deps,
+            terms=terms,
+            factor=own.factor * factor,
             scaled=own.scaled or abs(factor) != 1,
-        )  # fmt: skip
+        )
 
     def _unit(self, name: str, x: Tensor, out: Tensor, own: Info) -> None:
         if own.row is None or (own.kind in ("logits", "norm") and name == "sigmoid"):
