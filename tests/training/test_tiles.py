@@ -17,7 +17,7 @@ from scalewise.training.tiles import _refined, _route, _rules, _sums, _tiles
 from scalewise.training.tiles._recursions import Tensors, _product, _total, families
 from scalewise.training.tiles._route import TILES
 from scalewise.training.tiles._rules import Accuracy
-from scalewise.training.tiles._series import Rest, with_rest
+from scalewise.training.tiles._series import with_rest
 from scalewise.training.tiles._setting import Site, sites
 from scalewise.training.tiles._tiles import Tile
 from scalewise.training.width import _dense
@@ -195,7 +195,7 @@ def test_terms_that_are_left_out_fall_as_those_of_two_that_are_one() -> None:
     """A property: of geometric series all is found from the rest where two are one, with its sign."""
     terms, fall, R = 5, 0.8, np.linspace(-0.9, 1, 9).reshape(1, 3, 3)
     sizes = np.array([[1.0, -1.0, 2.0]])
-    end = Rest(sizes * fall**terms / (1 - fall), sizes * fall ** (terms - 2) * (1 + fall))
+    end = sizes * fall**terms / (1 - fall), sizes * fall ** (terms - 2) * (1 + fall)
     both = np.sqrt([[[1, 0, 2], [0, 1, 0], [2, 0, 4]]])
     both[0, 1, 1] = -1
     expected = both * sum((fall * R) ** k for k in range(terms, 400))

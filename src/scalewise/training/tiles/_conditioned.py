@@ -120,7 +120,7 @@ class Conditioned:
             lasts: list[np.ndarray] = []
             (series,) = summed(weight, self.line, [(p, q)], both, None, lasts)
             found = self.two(given, (min(p, q), max(p, q))) - series
-            self._open[given, p, q] = self._open[given, q, p] = Rest(found, lasts[0])
+            self._open[given, p, q] = self._open[given, q, p] = found, lasts[0]
         return self._open[given, p, q]
 
     def alone(self, samples: np.ndarray, orders: Orders) -> Float[np.ndarray, " sample"]:

@@ -28,7 +28,7 @@ from scalewise.training.width._dense import unknown
 
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
 _RATE, _QUICK_RATE = (
-    1e9,
+    1.6e9,
     3e9,
 )  # multiplications of each kind in a second; where a few kinds are enough
 _INNER = 1100  # terms times nodes of one sample given another

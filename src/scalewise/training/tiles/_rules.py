@@ -29,7 +29,7 @@ _FACTORS = 4  # derivatives of two factors, together, at most
 # Terms of the series from which a half, a quarter, ... of the nodes are enough: at this accuracy of it, and how
 # many more at one that is finer by `_STEP`. Later where the series ends before its terms are small.
 _ROUGH = 1e-2
-_FEWER, _LATER = (1.5, 3, 5), (1.5, 3, 4.5)
+_FEWER, _LATER = (2, 4, 8), (2, 4, 6)
 _FEWER_OPEN, _LATER_OPEN = (6, 12), (2, 4)
 _INNER = 4  # nodes of what is left of a sample, more than coefficients
 _WIDEST, _CLOSEST = 26.0, 0.025  # nodes that tell of all terms: their end, and their distance

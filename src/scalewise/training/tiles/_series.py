@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from scalewise.training.tiles._rules import Rule
 
+# Where two others are one: what a series leaves out, and its last two terms.
+Rest = tuple[Float[np.ndarray, "pair _"], Float[np.ndarray, "pair _"]]
 _SLOWEST = 0.95  # of what is left out to that with the last two terms
 _STAY = 30_000  # numbers of an array that stays in a cache
 
@@ -58,27 +59,6 @@ class Given:
         """
         of = [x[pairs, :, samples][:, :, None] for x in self.of]
         return Given(of, self.v[pairs, samples][:, None], self.known[pairs, samples][:, None])
-
-
-class Rest(NamedTuple):
-    """The rest of a series where two others are one.
-
-    Args:
-        end: What it leaves out.
-        last: Its last two terms.
-    """
-
-    end: Float[np.ndarray, "pair sample"]
-    last: Float[np.ndarray, "pair sample"]
-
-    def root(self, dtype: np.dtype) -> Float[np.ndarray, "pair sample"]:
-        """The root of what is left out, with its sign."""
-        return np.copysign(np.sqrt(np.abs(self.end)), self.end).astype(dtype, copy=False)
-
-    def falls(self, dtype: np.dtype) -> Float[np.ndarray, "pair sample"]:
-        """The root of a term relative to the one before; 0 where signs change."""
-        both = np.where(self.end * self.last > 0, self.end + self.last, np.inf)
-        return (np.clip(self.end / both, 0.0, _SLOWEST) ** 0.25).astype(dtype, copy=False)
 
 
 def summed(
@@ -186,9 +166,7 @@ def with_rest(
         left: Correlations of both.
         terms: Of the series.
     """
-    (one, falls), (other, other_falls) = (
-        (end.root(out.dtype), end.falls(out.dtype)) for end in ends
-    )
+    (one, falls), (other, other_falls) = (_roots(*rest, out.dtype) for rest in ends)
     alike = bool((one >= 0).all() and (other >= 0).all())
     for pairs in chunks(len(out), out[0].size, _STAY):
         R, e, f = left[pairs], one[pairs, :, None], other[pairs, None]
@@ -200,6 +178,13 @@ def with_rest(
         rest *= _power(R, terms)
         out[pairs] += rest
     return out
+
+
+def _roots(end: np.ndarray, last: np.ndarray, dtype: np.dtype) -> list[np.ndarray]:
+    """The root of a rest with its sign, and of a term relative to the one before; 0 where signs change."""
+    both = np.where(end * last > 0, end + last, np.inf)
+    found = np.copysign(np.sqrt(np.abs(end)), end), np.clip(end / both, 0.0, _SLOWEST) ** 0.25
+    return [part.astype(dtype, copy=False) for part in found]
 
 
 def _power(values: np.ndarray, exponent: int) -> np.ndarray:

@@ -27,7 +27,7 @@ Vertex = tuple[int, int]  # label, order of the derivative
 Kept = dict[Key, Value | None]
 Families = frozenset[tuple[int, ...]]
 # Of all samples, and where both others are one, with the last two terms.
-Series = tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]
+Series = tuple[np.ndarray, list[Rest]]
 _BLOCKS = (2, 3)
 _LAID = (2, 3, 0, 1)  # labels as they lie in memory, blocks in front; its own inverse
 
@@ -168,8 +168,9 @@ class Tile:
         if key not in self._correlations:
             self._correlations[key] = self._left(site, (at, at), (y, z))
         seen = self._one(site, x, y), self._one(site, x, z)
-        rest = given.open(orders[x], which[0], which[1])
-        ends = [Rest(*(part[np.ix_(at, self.rows[label])] for part in rest)) for label in (y, z)]
+        end, last = given.open(orders[x], which[0], which[1])
+        places = [np.ix_(at, self.rows[label]) for label in (y, z)]
+        ends = [(end[own], last[own]) for own in places]
         left = self._correlations[key]
         terms = given.line.needed[which[0], which[1]]
         (found,) = summed(weight, given.line, [which], seen, left)
@@ -195,7 +196,7 @@ class Tile:
         for (label, other), (own, last) in zip(((0, 1), (1, 0)), series, strict=False):
             vertices = [(label if x == other else x, p) for x, at in orders.items() for p in at]
             same = np.moveaxis(self.four(site, *vertices), (2, 3, label), (0, 1, 2))
-            ends.append(Rest(same.reshape(len(out), -1) - own, last))
+            ends.append((same.reshape(len(out), -1) - own, last))
         terms = site.given.rule.needed[which]
         out = with_rest(out, (ends[0], ends[-1]), self._correlations[site.layer], terms)
         one, other = np.nonzero(self.rows[2][:, None] == self.rows[3])

@@ -19,7 +19,7 @@ from scalewise.theory.flow._layer import Family, Layer
 from scalewise.theory.flow._trajectory import Part, Parts
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import TERMS, Accuracy, Orders, tails
-from scalewise.training.tiles._series import Given, Rest, chunks, summed, with_rest
+from scalewise.training.tiles._series import Given, chunks, summed, with_rest
 
 Matrix = Float[np.ndarray, "sample sample"]
 OfPairs = Float[np.ndarray, "pair sample sample_1"]
@@ -131,7 +131,7 @@ class Whole(Layer):
         seen, lasts = (self._seen, self._seen), list[np.ndarray]()
         (out,) = summed(weight, rule, [(p, q)], seen, self._shared, lasts)
         same = self._three((p, q), r, s)[:, self.pairs.first, self.pairs.second].T
-        end = Rest(same - out[:, every, every], lasts[0])
+        end = same - out[:, every, every], lasts[0]
         return with_rest(out, (end, end), self._shared, rule.needed[p, q])
 
     def _three(
