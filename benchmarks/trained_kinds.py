@@ -129,7 +129,7 @@ def page(found: Mapping[str, Found]) -> str:
         *rows,
     ]
     lacking = [name for name in KINDS if name not in found]
-    rest = ["", f"Not run: {', '.join(lacking)}."] if lacking else []
+    rest = ["", f"Not run: {'; '.join(lacking)}."] if lacking else []
     return "\n".join([head, said, "", *table, *rest]) + "\n"
 
 
