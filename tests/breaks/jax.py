@@ -94,6 +94,15 @@ MUTANTS = (
         "jax verify: what multiplies an output counted after it",
         "Multiplied(m.before * m.inside, m.after)", "m",
     ),
+    row("jax/_trace.py", "tests/jax/test_delta.py::test_keys_of_unit_length_need_no_factor_in_heads_that_grow")(
+        "jax trace: a state that begins at zero is of order one", "of.constant.entry == 0", "of.constant.entry is of",
+    ),
+    row("jax/_trace.py", "tests/jax/test_delta.py::test_keys_of_unit_length_need_no_factor_in_heads_that_grow")(
+        "jax trace: outer products are sums", "if not axes and one.value.data", "if not True and one.value.data",
+    ),
+    row("plan/_rows.py", "tests/jax/test_parts.py::test_layers_of_two_parts_are_as_planned")(
+        "verify: what a readout sums beside the width falls with it", " or plan[name].fixed", "",
+    ),
     row("plan/_rows.py", f"{VERIFY}::test_right_plans_are_silent")(
         "jax verify: what multiplies the features forgotten",
         "_ZERO if tied else gauge.before + (gauge.inside if alone else _ZERO)", "_ZERO",

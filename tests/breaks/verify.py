@@ -126,8 +126,8 @@ MUTANTS = (
     ),
     of_rows(
         "verify rows: a readout's output before what its code multiplies",
-        "return (max(power, _ZERO) if biased else power) - _after(plan, measured, name), -math.inf",
-        "return max(power, _ZERO) if biased else power, -math.inf",
+        "return (max(power, _ZERO) if beside else power) - _after(plan, measured, name), -math.inf",
+        "return max(power, _ZERO) if beside else power, -math.inf",
         f"{UNSEEN}::test_what_code_multiplies_after_a_module_is_passed_on",
     ),
     row("torch/_logits.py", f"{UNSEEN}::test_attention_that_is_not_trained_was_seen_not_to_move")(

@@ -88,7 +88,7 @@ def test_the_two_parts_of_a_weight_start_by_rules_of_their_own(place: str) -> No
 
 @pytest.mark.parametrize(
     ("place", "optimizer"),
-    [("behind", "adamw"), *thorough(("in front", "sgd"))],
+    [("behind", "adamw"), ("readout", "adamw"), *thorough(("in front", "sgd"))],
 )
 def test_layers_of_two_parts_are_as_planned(place: str, optimizer: str) -> None:
     check = planned(place, optimizer).verify(

@@ -66,6 +66,19 @@ class Given(Constant):
         return self._value
 
 
+class Zeros(Constant):
+    """One of zeros, as a product with such an array."""
+
+    def __init__(self, like: Any) -> None:
+        self._like = like
+
+    def _entry(self) -> float:
+        return 0.0
+
+    def array(self) -> Any:
+        return jnp.zeros(self._like.shape, self._like.dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class Computed(Constant):
     """One that an equation computes from others.

@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
-from scalewise.jax._numbers import Computed, Constant, Given, inner
+from scalewise.jax._numbers import Computed, Constant, Given, Zeros, inner
 from scalewise.plan.spi import Flow, Passed, Tracks, Value, put_together
 
 # Marks a tensor of the model in what is traced.
@@ -36,6 +36,7 @@ _PARTS = frozenset(["slice", "dynamic_slice", "gather", "split"])
 _SUMS = frozenset(["dot_general", "conv_general_dilated", "reduce_sum"])
 _SATURATING = frozenset(["exp", "exp2", "logistic"])
 _POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "square": 2.0, "abs": 1.0, "cbrt": 1 / 3}
+_PRODUCTS = frozenset(["mul", "dot_general", "conv_general_dilated"])
 # Bounds that no array of order one meets, and those that only keep from zero.
 _FAR, _NEAR = 1e3, 1e-3
 
@@ -118,6 +119,8 @@ class Walk:
             return [Known(self.flow.weight(name), fixed[0], self._fresh(), origin, passed=passed)]
         if all(k.value is None for k in given):
             return [Known(constant=c) for c in fixed]
+        if eqn.primitive.name in _PRODUCTS and any(map(_is_zero, given[:2])):
+            return [Known(constant=Zeros(eqn.outvars[0].aval))]
         found = self._inside(eqn, given)
         if eqn.primitive.name in ("top_k", "argmax") and given[0].value is not None:
             self.flow.chosen(given[0].value)
@@ -162,14 +165,21 @@ class Walk:
         """A loop, walked through twice: what a step returns enters the next."""
         closed, n = _closed(body), len(carry)
         inputs, outputs = closed.jaxpr.invars[len(consts) :], closed.jaxpr.outvars
-        # A number that steps change is not known; one that they hand on is.
+        # A number that steps change is not known, but for a state that begins at zero; one that they hand on is.
         kept = [a is b for a, b in zip(inputs[:n], outputs[:n], strict=True)]
-        carry = [k if same or k.value else Known() for k, same in zip(carry, kept, strict=True)]
+        known = [
+            same or k.value or (v.aval.size > 1 and _is_float(v.aval) and _is_zero(k))
+            for k, v, same in zip(carry, inputs, kept, strict=False)
+        ]
+        carry = [k if so else Known() for k, so in zip(carry, known, strict=True)]
         blank = [replace(k, constant=None) if k.value else k for k in xs]
         out = self.run(closed, [*consts, *map(_settled, carry), *blank])
         if not again:
             return out
-        second = [k if same else new for k, same, new in zip(carry, kept, out[:n], strict=True)]
+        second = [
+            k if same else replace(new, constant=None)
+            for k, same, new in zip(carry, kept, out[:n], strict=True)
+        ]
         return self.run(closed, [*consts, *map(_settled, second), *blank])
 
     def _joined(self, given: Sequence[Known]) -> Known:
@@ -249,6 +259,9 @@ class Walk:
         batched, shape = False, eqn.invars[1].aval.shape
         if eqn.primitive.name == "dot_general":
             (axes, _), (batch, _) = eqn.params["dimension_numbers"]
+            if not axes and one.value.data and two.value.data:
+                # Every entry of one with every entry of the other, and no sum.
+                return self._multiplied(one, two, 1, whole)
             length = math.prod(eqn.invars[0].aval.shape[i] for i in axes)
             batched = bool(batch)
         else:
@@ -329,6 +342,11 @@ def _number(of: Known) -> float:
     """The number that stands for a factor: its entry where all are the same, else of order one."""
     entry = None if of.constant is None else of.constant.entry
     return abs(entry) if entry is not None and entry != 0 and math.isfinite(entry) else 1.0
+
+
+def _is_zero(of: Known) -> bool:
+    """Whether it is an array of zeros that no tensor of the model stands for."""
+    return of.value is None and of.constant is not None and of.constant.entry == 0
 
 
 def _data(of: Known) -> bool:

@@ -285,12 +285,13 @@ def _powers(
     if quantity is Quantity.WEIGHT and name in measured.constant and not plan[name].of:
         return _ZERO, _ZERO
     if quantity is Quantity.OUTPUT and name in measured.readouts:
-        # A bias at the output is of order one; a narrow network shows some of each.
+        # A bias at the output is of order one, and so is what is summed beside the width; a narrow network shows
+        # some of each.
         _, power = _readout(plan, measured)
         # A tied readout may meet its own embedding again, entry by entry.
         power += _HALF if tied else 0
-        biased = any(_is_added(plan, n) for n in _beside(measured, name))
-        return (max(power, _ZERO) if biased else power) - _after(plan, measured, name), -math.inf
+        beside = any(_is_added(plan, n) for n in _beside(measured, name)) or plan[name].fixed
+        return (max(power, _ZERO) if beside else power) - _after(plan, measured, name), -math.inf
     if quantity is Quantity.CHANGE:
         parts = p.parts
         if tied:

@@ -143,7 +143,7 @@ class UseTrace:
         a, b = self._view(one), self._view(two)
         if a is not None and b is not None:
             # The second reads rows of the first, or the two make a matrix: which of these, its module tells.
-            read = tuple(sorted(b.axes[-2] if len(b.axes) > 1 else b.axes[0]))
+            read = tuple(sorted(_NONE.union(*(b.axes[-2:-1] or b.axes))))
             self._found += [(a.name, Use("other", read, by=b.name)), (b.name, Use("other"))]
         elif a is not None:
             self._sums(a, a.axes[-1:])
