@@ -70,7 +70,16 @@ GIVEN = {
     "MeetingWidth",
     "NetworkKernel",
 }
-GIVEN |= {"EvidenceSlopes", "Filter", "LeftOut", "Network", "Outcome", "Parameters", "Scaled", "TorchPlan"}
+GIVEN |= {
+    "EvidenceSlopes",
+    "Filter",
+    "LeftOut",
+    "Network",
+    "Outcome",
+    "Parameters",
+    "Scaled",
+    "TorchPlan",
+}
 GIVEN |= {
     "AngleFlow",
     "BlockSusceptibilities",
