@@ -33,8 +33,9 @@ verified with the answers that the question proposed. *As planned* means that ev
 measured is the planned one. Models in bold are widely used. Seconds are CPU seconds of one core; those of `plan`
 include the import of the model's code.
 
-MiniCPM 3, Falcon-H1 and Jamba are verified at widths 128 to 512, the others from their base: between widths 64 and
-256 the output of these three moves by n^(-0.2) to n^(-0.3), because a batch of 32 tokens is not few beside 64 units.
+MiniCPM 3, Falcon-H1 and Jamba are verified at widths 128 to 512, the others from their base: between widths 64
+and 256 the output of these three moves by n^(-0.2) to n^(-0.3), because a batch of 32 tokens is not few beside 64
+units.
 
 The plan of DINOv2 asks about the token for masked patches, which is used only in passes with masks. The plan of
 DoRA asks about the lengths of its rows. They are computed from the frozen weights when the model is built. Where

@@ -128,7 +128,8 @@ MODELS = (
     like_llama("Falcon-H1", "FalconH1", widths=_WIDER, head_dim=HEAD, mamba_d_ssm=lambda n: 2 * n, **_STATE),
     Entry("Nemotron-H", "transformers", _nemotron, _words, of_itself),
     like_llama("Jamba", "Jamba", widths=_WIDER, num_experts=4, num_experts_per_tok=2, mamba_d_state=8,
-               mamba_dt_rank=8, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1),
+               mamba_dt_rank=8, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2,
+               expert_layer_offset=1),
     _two_towers("CLIP", "CLIP", lambda n: {"projection_dim": n}, everyday=True),
     _two_towers("SigLIP", "Siglip", lambda n: {}),
 )  # fmt: skip

@@ -95,7 +95,8 @@ MUTANTS = (
         "Multiplied(m.before * m.inside, m.after)", "m",
     ),
     row("jax/_trace.py", "tests/jax/test_delta.py::test_keys_of_unit_length_need_no_factor_in_heads_that_grow")(
-        "jax trace: a state that begins at zero is of order one", "of.constant.entry == 0", "of.constant.entry is of",
+        "jax trace: a state that begins at zero is of order one", "of.constant.entry == 0",
+        "of.constant.entry is of",
     ),
     row("jax/_trace.py", "tests/jax/test_delta.py::test_keys_of_unit_length_need_no_factor_in_heads_that_grow")(
         "jax trace: outer products are sums", "if not axes and one.value.data", "if not True and one.value.data",

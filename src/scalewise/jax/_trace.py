@@ -345,7 +345,7 @@ def _number(of: Known) -> float:
 
 
 def _is_zero(of: Known) -> bool:
-    """Whether it is an array of zeros that no tensor of the model stands for."""
+    """True of an array of zeros that no tensor of the model stands for."""
     return of.value is None and of.constant is not None and of.constant.entry == 0
 
 
