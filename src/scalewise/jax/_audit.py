@@ -124,7 +124,7 @@ class _Sized:
         return drawn_model(self.request, self.seed, seed)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Script:
     """The user's functions, and what was seen of what they made.
 
@@ -137,6 +137,7 @@ class _Script:
         said: Roles by pattern, as the user said them.
         rates: By width and tensor the learning rate.
         epsilons: By tensor what the optimiser compares its gradient with, at the largest width seen last.
+        request: What the last plan asks for.
     """
 
     init_fn: Callable[..., Any]
@@ -147,7 +148,7 @@ class _Script:
     said: dict[str, Any]
     rates: dict[int, dict[str, float]] = field(default_factory=dict)
     epsilons: dict[str, float] = field(default_factory=dict)
-    _request: list[Request] = field(default_factory=list)
+    request: Request | None = None
 
     def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
         """See `scalewise.plan.audit._script.Script`."""
@@ -157,13 +158,13 @@ class _Script:
             apply=lambda model, batch: value_of(self.loss, model, batch),
             inputs=(self.batch,), **NO_CLAIM, **{**self.options, **answers, "roles": roles},
         )  # fmt: skip
-        self._request[:] = [found.request] if found.request else []
+        self.request = found.request
         return found.table
 
     def sized(self, table: Plan) -> _Sized:
         """See `scalewise.plan.audit._script.Script`."""
-        (request,) = self._request
-        return _Sized(table, replace(request, target=dict(table.target)), self.options["seed"])
+        assert self.request is not None
+        return _Sized(table, replace(self.request, target=dict(table.target)), self.options["seed"])
 
     def set_up(self, sized: _Sized, model: Any) -> tuple[Any, Any]:
         """The model as the script initialises it, and what trains it, without weight decay."""

@@ -116,7 +116,7 @@ class _Sized:
     build: Callable[..., nn.Module] | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Script:
     """The user's functions, and what was seen of the groups that they made.
 
