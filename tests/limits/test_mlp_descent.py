@@ -77,7 +77,7 @@ def by_autodiff(net, n, W, b, sgd, loss, batches):
 def drawn(monkeypatch):
     """Initial arrays of one run, as they are drawn."""
     kept = {"W": []}
-    matrix, start = module.RealMatrix.__init__, module.Start.from_normal
+    matrix, start = module.RealMatrix.__init__, module.InitialWeights.from_normal
 
     def __init__(self, *args, **options):
         matrix(self, *args, **options)
@@ -88,7 +88,7 @@ def drawn(monkeypatch):
         return start(net, powers, first, last, biases)
 
     monkeypatch.setattr(module.RealMatrix, "__init__", __init__)
-    monkeypatch.setattr(module.Start, "from_normal", staticmethod(from_normal))
+    monkeypatch.setattr(module.InitialWeights, "from_normal", staticmethod(from_normal))
     return kept
 
 

@@ -12,6 +12,7 @@ import scalewise as sw
 from grids import thorough
 from scalewise.training import GradientDescent, GradientFlow, TwoStepNewton
 from scalewise.training._asked import Asked
+from scalewise.training._kernels import SampleKernels
 from scalewise.training._routes import chosen
 from scalewise.training.tiles import _refined, _route, _rules, _sums, _tiles
 from scalewise.training.tiles._recursions import Tensors, _product, _total, families
@@ -303,16 +304,16 @@ def test_contractions_are_those_of_whole_tensors(
     """To the last digits, of any tensors; outputs and samples that are exchanged are told apart."""
     asked = Asked(network(3, "tanh", 2), task(1, 3, 2, 2), algorithm)
     names = TILES.outcomes - {"output_mean_nlo_by_layer"}
-    (dense,) = _dense._settings(asked, names)
+    kernels = SampleKernels(asked, DENSE.kinds, deep=True, size=2)
+    (dense,) = _dense._settings(kernels, names)
     known, back = any_tensors(5), np.argsort(dense.places)
     different = {x: tensor[np.ix_(*(back,) * tensor.ndim)] for x, tensor in known.items()}
     want = _dense._outcomes(dense, different, [], None)
     Given.known = known
     monkeypatch.setattr(_sums, "Tensors", Given)
     monkeypatch.setattr(_sums, "blocks", lambda *_: [np.arange(2), np.arange(2, 3)])
-    flow = dense.samples.flow
-    K, Theta = (part[-1][np.ix_(dense.places, dense.places)] for part in (flow.K, flow.Theta))
-    found = _route._outcomes(asked, _route._setting(asked, K, Theta), [], names)
+    K, Theta = (kernels.square()[kind][-1] for kind in ("kernel", "ntk"))
+    found = _route._outcomes(asked, _route._setting(asked, K, Theta, kernels.trained), [], names)
     assert found.keys() == want.keys() == names | {"learning_parameter"}
     # Weights are sums over few times, good to 1e-6.
     off = {k: np.abs(found[k] - want[k]).max() / np.abs(want[k]).max() for k in want}

@@ -35,8 +35,9 @@ class Excite(Layer):
 
     Example:
         >>> import scalewise as sw
+        >>> from scalewise.networks.layers import Excite
         >>> net = sw.Network(
-        ...     sw.Conv(3), "relu", sw.Excite(4), sw.GlobalAvgPool(), sw.Dense(1), input_shape=(6, 2), width=16
+        ...     sw.Conv(3), "relu", Excite(4), sw.GlobalAvgPool(), sw.Dense(1), input_shape=(6, 2), width=16
         ... )
         >>> net.widths
         (2, 16, 4, 16, 1)
