@@ -9,7 +9,7 @@ import pytest
 
 import scalewise as sw
 from architectures import RATES
-from grids import few
+from grids import thorough
 from heads import X, has_the_ntk_of_its_formula, network
 from networks import agrees_at_two_widths
 from scalewise.networks._builder import Builder, Layer
@@ -38,7 +38,7 @@ def test_one_network_is_its_formula(name: str) -> None:
     has_the_ntk_of_its_formula(network(HEADS[name], 16), attend)
 
 
-@pytest.mark.parametrize("name", few(HEADS, every=2))
+@pytest.mark.parametrize("name", ["shared", *thorough("slopes", "shared, slopes")])
 def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
     agrees_at_two_widths(network(HEADS[name], 64), X, widths=(64, 128), seed=2)
 

@@ -5,7 +5,7 @@ import pytest
 
 import scalewise as sw
 from architectures import RATES
-from grids import few
+from grids import few, thorough
 from networks import agrees_at_two_widths
 from scalewise.nets import Parameters, empirical_ntk, init_weights
 from scalewise.networks._weights import shapes_of
@@ -117,13 +117,13 @@ def test_what_stands_where_nothing_is_does_not_matter(name: str) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", few([*EXACT, *DRAWN], every=3))
+@pytest.mark.parametrize("name", few([*EXACT, *DRAWN], every=6))
 def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
     net, x = network((sw.Mask(), *(EXACT | DRAWN)[name]), (LONGEST, 3), 32), masked()
     agrees_at_two_widths(net, x, widths=(32, 64), seed=4)
 
 
-@pytest.mark.parametrize("name", ["heads of two", "maxima", "maxima of rings"])
+@pytest.mark.parametrize("name", ["maxima", *thorough("heads of two", "maxima of rings")])
 def test_averages_without_a_formula_of_a_sample_alone(name: str) -> None:
     x = masked()
     found = sw.predict(network((sw.Mask(), *DRAWN[name]), (LONGEST, 3)), x)
@@ -149,7 +149,7 @@ def test_order_1_over_n_of_a_sample_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", few([name for name in EXACT | DRAWN if name != "branches"], every=4)
+    "name", few([name for name in EXACT | DRAWN if name != "branches"], every=8)
 )
 def test_one_network_does_to_a_sample_what_it_does_to_it_alone(name: str) -> None:
     """The same weights; its NTK by JAX and by NumPy."""

@@ -65,7 +65,7 @@ def test_slopes_of_logits_are_their_derivatives(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["causal, of logits", "rotary, layer", *thorough("rms", "layer", "rotary", "growing")]
+    "name", ["causal, of logits", *thorough("rotary, layer", "rms", "layer", "rotary", "growing")]
 )
 def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
     agrees_at_two_widths(network(HEADS[name], 32), X, widths=(32, 64), seed=2)

@@ -76,6 +76,7 @@ def test_leading_coefficients_over_widths() -> None:
 
 
 @pytest.mark.covers("B11")
+@pytest.mark.thorough("tests/agreement/test_theory_against_ensembles.py::test_unequal_widths")
 def test_unequal_widths() -> None:
     """The factors n_l / n_{l-1} in every term that hands a tensor on."""
     names = [*NTK[1:], *DNTK, *DDNTK]

@@ -90,10 +90,12 @@ LATER = (
     "base",
     "contrastive",
     "convnet",
+    "distributed",
     "from_nanochat",
     "masks",
     "muon_jax",
     "sweeps",
+    "trainers",
     "training",
     "troubleshooting",
 )

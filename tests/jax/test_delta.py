@@ -11,6 +11,7 @@ import optax
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.jax import JaxPlan
 from scalewise.plan._questions import Asked
 
@@ -124,7 +125,7 @@ def late(plan: JaxPlan, kind: str, width: int) -> tuple[float, float]:
     return float(np.mean(means)), float(np.std(means, ddof=1) / 3**0.5)
 
 
-@pytest.mark.parametrize("kind", ["delta", "mamba"])
+@pytest.mark.parametrize("kind", ["mamba", *thorough("delta")])
 def test_they_are_planned_as_they_are_and_train_at_the_rate_of_their_base(kind: str) -> None:
     plan = planned(kind)
     assert not plan.multipliers

@@ -13,6 +13,7 @@ from flax import nnx
 import scalewise as sw
 import scalewise.jax._equations as equations
 import scalewise.jax._network as walk
+from grids import few
 from scalewise.jax._drawn import drawn
 from scalewise.plan import PlanError
 from scalewise.reading._steps import BuildStep, Traced
@@ -259,7 +260,7 @@ SIBLINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SIBLINGS)
+@pytest.mark.parametrize("name", few(list(SIBLINGS), every=2))
 def test_models_are_the_networks_of_their_siblings_in_torch(name: str) -> None:
     build, shape, rest = SIBLINGS[name]
     sibling, torch = in_torch(name)
@@ -477,7 +478,7 @@ def group_normed(h: jax.Array) -> jax.Array:
     return (centred / jnp.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)).reshape(h.shape)
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", few(list(OPERATIONS), every=2))
 def test_operations_compute_what_the_model_does(name: str) -> None:
     # that the network with the weights of the model returns the same is checked whenever one is read
     net = sw.jax.network(kernels, rows(2, 4, 3), width=4, apply=through(OPERATIONS[name]))

@@ -27,7 +27,7 @@ def network(name: str) -> sw.Network:
     return sw.Network(*EVERY[name], input_shape=(6, 2), width=6, **RATES)
 
 
-@pytest.mark.parametrize("name", few(list(EVERY), every=7))
+@pytest.mark.parametrize("name", few(list(EVERY), every=14))
 def test_the_ntk_of_a_network_is_that_of_its_jacobian(name: str) -> None:
     net = network(name)
     parameters = init_weights(net, 4, dtype="float64")

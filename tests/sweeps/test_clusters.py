@@ -210,7 +210,7 @@ sweep(partial(spectrum, log=log, slow=0.1), GRID, store=store, client=client or 
 """
 
 
-@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("spread", [True, *thorough(False)])
 def test_a_killed_client_is_resumed_and_nothing_finished_is_computed_twice(
     spread: bool, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -312,8 +312,10 @@ main()
     ("kind", "sentence"),
     [
         ("another", r"other versions \(scalewise 9.9 there, \S+ here\)"),
-        ("dying", r"the worker at tcp://.* died, or could not be reached"),
-        *thorough(("absent", r"the worker at tcp://.* cannot import scalewise")),
+        *thorough(
+            ("dying", r"the worker at tcp://.* died, or could not be reached"),
+            ("absent", r"the worker at tcp://.* cannot import scalewise"),
+        ),
     ],
 )
 def test_workers_that_would_compute_something_else_are_refused(

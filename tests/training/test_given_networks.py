@@ -67,7 +67,7 @@ def test_a_linear_model_that_is_really_trained_does_the_same(name: str) -> None:
 
 
 @pytest.mark.covers("C3", "C4", "C5")
-@pytest.mark.parametrize("name", few(list(EVERY), every=10))
+@pytest.mark.parametrize("name", few(list(EVERY), every=15))
 def test_passes_of_numpy_are_those_of_autodiff(name: str) -> None:
     """Outputs and NTK, and terms of outputs and gradients along a path, beside an explicit forward pass."""
     net = network(name)
