@@ -15,7 +15,7 @@ from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._covariance import Change, Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
 from scalewise.training.tiles._refined import (
-    ENOUGH,
+    ACCURACIES,
     FINER,
     levels_until,
     refined,
@@ -28,9 +28,10 @@ from scalewise.training.width._dense import unknown
 
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
 _RATE, _QUICK_RATE = (
-    1.6e9,
+    4.1e9,
     3e9,
 )  # multiplications of each kind in a second; where a few kinds are enough
+_BESIDE = 1300  # multiplications of each kind for each number of a tensor, whatever the accuracy
 _INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
@@ -98,8 +99,9 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
 
     rate = _RATE if wanted & (_OF_MEAN | _OF_NTK) else _QUICK_RATE
     many = setting.count > _DOUBLE
-    levels = levels_until(ENOUGH if asked.accuracy is None else asked.accuracy)
-    seconds = [work(accuracy) / rate for accuracy in levels]
+    levels = ACCURACIES if asked.accuracy is None else levels_until(asked.accuracy)
+    beside = _BESIDE * (setting.count * len(setting.K)) ** 2 if rate == _RATE else 0
+    seconds = [(work(accuracy) + beside) / rate for accuracy in levels]
     tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
