@@ -26,7 +26,7 @@ class Acting:
     written: tuple[tuple[str, bool, tuple[str, ...]], ...]
 
     def is_tied(self, name: str) -> bool:
-        """Whether an embedding reads out too."""
+        """True if an embedding reads out too."""
         row, ways = self.table[name], {looked for n, looked, _ in self.written if n == name}
         return row.role is Role.INPUT and bool(row.aliases) and ways == {True, False}
 

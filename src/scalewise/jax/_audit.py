@@ -53,7 +53,7 @@ def audit(
     seed: Argument = "seed",
     progress: bool = True,
 ) -> Audit:
-    r"""What a training script, as it is, does at great width: no plan and no change of the model is needed.
+    r"""The behaviour at great width of a training script as it is: no plan and no change of the model is needed.
 
     As `scalewise.torch.audit`, which says what is measured and told. What an optimiser of optax does to a tensor is
     found by trying it: its learning rate is the size of its first step under a gradient of equal entries, its
@@ -182,7 +182,7 @@ class _Script:
         return model, _Undecayed(made)
 
     def _made(self, model: Any) -> Any:
-        """What the user's function makes of a model."""
+        """The result of the user's function for a model."""
         module, name = (getattr(self.optimizer, k, "") for k in ("__module__", "__name__"))
         if module.partition(".")[0] == "optax":
             raise PlanError(
@@ -236,7 +236,7 @@ def _largest(update: Any) -> float:
 
 
 def _is_even(update: Any) -> bool:
-    """Whether each entry moves by a fixed size, whatever its gradient."""
+    """True if each entry moves by a fixed size, whatever its gradient."""
     sizes = jnp.abs(update)
     return bool(jnp.size(update) > 1 and jnp.min(sizes) > 0.5 * jnp.max(sizes))
 
@@ -256,7 +256,7 @@ class _Undecayed:
         return self.tx.init(params)
 
     def update(self, updates: Any, state: Any, params: Any = None) -> Any:
-        """What it does with a gradient that it does not do without one."""
+        """The part of an update that a gradient makes."""
         still = jax.tree.map(jnp.zeros_like, updates)
         decay, _ = self.tx.update(still, self.tx.init(params), params)
         moved, state = self.tx.update(updates, state, params)

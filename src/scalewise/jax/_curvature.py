@@ -30,7 +30,7 @@ def curvature(
     rates: Any = None,
     memory: Memory = "1 GiB",
 ) -> JaxCurvature:
-    r"""What dNTK and ddNTKs of one model are made of, for `scalewise.training.predict_linearised`.
+    r"""Derivatives that make dNTK and ddNTKs of one model, for `scalewise.training.predict_linearised`.
 
     Args:
         function: As of `tangents`; three times differentiable.

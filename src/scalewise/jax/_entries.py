@@ -125,7 +125,7 @@ def respread_parts(plan: Plan, row: TensorPlan, name: str, value: Any) -> Any:
 
 
 def _elsewhere(value: Any) -> bool:
-    """Whether an array is not simply in the memory of this process."""
+    """True if an array is not simply in the memory of this process."""
     if not isinstance(value, jax.Array):
         return False
     return len(value.devices()) > 1 or next(iter(value.devices())).platform != "cpu"

@@ -25,7 +25,7 @@ from scalewise.reading._reader import Reader
 
 
 def numbers(own: Operand) -> Operand:
-    """What is fixed, in double precision."""
+    """Fixed numbers in double precision."""
     return Plain(np.asarray(own.value, dtype=float)) if isinstance(own, Plain) else own
 
 

@@ -113,7 +113,7 @@ def look(
     ratio: Fraction,
     inputs: Inputs | None,
 ) -> Passes | None:
-    """What the forward pass does at two widths.
+    """The forward pass at two widths, as it was seen.
 
     Args:
         call: How the model is built and called.
@@ -192,7 +192,7 @@ def _around(found: Mapping[str, Multiplied]) -> dict[str, Multiplied]:
 
 
 def _is_called(call: Call, sizes: Mapping[str, object]) -> bool:
-    """Whether what the factory builds is a function itself."""
+    """True if the factory builds a function."""
     found: list[bool] = []
     jax.eval_shape(lambda: found.append(callable(call.init_fn(**sizes))))
     return found[0]

@@ -10,7 +10,7 @@ from scalewise.plan import Kind
 
 
 class Axes(NamedTuple):
-    """What a module does with one of its parameters."""
+    """The axes of a parameter, by what its module does with them."""
 
     kind: Kind
     fan_in: tuple[int, ...] = ()

@@ -39,7 +39,7 @@ _RANDOM = frozenset(
 
 @dataclass(frozen=True)
 class Unread:
-    """What something that was not understood gives."""
+    """The result of an operation that was not understood."""
 
     error: Exception
 
@@ -67,12 +67,12 @@ class Held:
 
     @property
     def is_plain(self) -> bool:
-        """Whether neither inputs nor parameters change it."""
+        """True if neither inputs nor parameters change it."""
         return isinstance(self.own, Plain | Key)
 
 
 def fixed(value: Any) -> Plain | Key:
-    """What neither inputs nor parameters change."""
+    """Numbers that neither inputs nor parameters change."""
     if jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key):
         return Key(value)
     return Plain(np.asarray(value))
@@ -94,7 +94,7 @@ class Walk:
     _weights: dict[str, Entries] = field(default_factory=dict)
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Held]) -> list[Held]:
-        """What the results of a traced function are."""
+        """The results of a traced function."""
         jaxpr = closed.jaxpr
         known: dict[Any, Held] = dict(zip(jaxpr.invars, args, strict=True))
         known |= {v: Held(fixed(c)) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
@@ -163,7 +163,7 @@ class Walk:
         return Held(self._weights[name], frozenset([name]))
 
     def _stood_for(self, name: str, given: Held, shape: tuple[int, ...]) -> Held:
-        """What layers make of what a module was called with, in place of what the module returned."""
+        """The fields that given layers make of a module's inputs, in place of its outputs."""
         read = self.read
         read.fields.place = name
         if isinstance(given.own, Unread):
@@ -290,7 +290,7 @@ def _computed(eqn: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _draws(eqn: Any) -> bool:
-    """Whether an equation draws random numbers, or calls what does."""
+    """True if an equation draws random numbers, or calls what does."""
     if eqn.primitive.name in _RANDOM:
         return True
     leaves = jax.tree.leaves(

@@ -54,7 +54,7 @@ def wrapped(
     _refuse_epsilon(table)
 
     def gradient(name: str) -> float:
-        """What a gradient is divided by, so that epsilon is as large beside it as at the base."""
+        """The divisor of a gradient, so that epsilon is as large beside it as at the base."""
         eps = table[name].law.eps
         return (
             1.0 if eps is None or not eps.gradient else factors[name].eps ** float(1 / eps.gradient)
@@ -121,7 +121,7 @@ def _scaled(table: Plan, tree: Any, factor: Callable[[str], float], like: Any = 
 
 
 def is_trained(leaf: Any) -> bool:
-    """Whether a leaf is an array, or its gradient, that an optimiser moves."""
+    """True if a leaf is an array, or its gradient, that an optimiser moves."""
     kind = getattr(leaf, "dtype", type(leaf))
     return kind in (float, complex) or (
         hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)

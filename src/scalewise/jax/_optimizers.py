@@ -130,7 +130,7 @@ def _check_weights_kept(trial: Callable[..., Found]) -> None:
 
 
 def _holds(kept: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether an array of the state is the weight, or copies of it."""
+    """True if an array of the state is the weight, or copies of it."""
     return kept.shape[kept.ndim - weight.ndim :] == weight.shape and np.allclose(
         kept, weight, rtol=1e-3
     )
@@ -200,7 +200,7 @@ def _odd_degree(degree: float) -> str:
 
 
 def _squares(trial: Callable[..., Found], small: Found) -> bool:
-    """Whether the state gathers squares of gradients, by which updates are divided once they are large."""
+    """True if the state gathers squares of gradients, by which updates are divided once they are large."""
     great = trial(10 * _SMALL, 10 * _SMALL)
     for start, one, ten in zip(small.before, small.after, great.after, strict=True):
         moved = _largest(one - start)

@@ -181,11 +181,11 @@ class JaxPlan(Verified):
 
     @property
     def multipliers(self) -> tuple[Multiplier, ...]:
-        """What the forward pass must do itself."""
+        """Factors that the forward pass must apply itself."""
         return self.table.multipliers
 
     def factors(self, name: str) -> Any:
-        """What multiplies the base settings of the tensor `name`: `init`, `lr`, `eps` and `weight_decay`.
+        """Factors of the base settings of the tensor `name`: `init`, `lr`, `eps` and `weight_decay`.
 
         Raises:
             PlanError: If the plan has no such tensor.
@@ -319,7 +319,7 @@ class JaxPlan(Verified):
         return factor_tree(self.table, tree, setting)
 
     def at(self, **sizes: object) -> JaxPlan:
-        """The same plan for other target sizes, as ``plan.at(width=4096)``.
+        """This plan for other target sizes, as ``plan.at(width=4096)``.
 
         Args:
             sizes: Those of the target that change.
@@ -381,7 +381,7 @@ def _with_moments(table: Plan, tx: Any, betas: tuple[float, float] | None) -> An
 
 
 def _own_setup(plan: JaxPlan, model: Any) -> tuple[Any, Any]:
-    """What a plan itself does to a model before it is trained, for a learning rate of 1 and without decay."""
+    """The plan's own setup of a model before it is trained, for a learning rate of 1 and without decay."""
     require("optax", for_="`plan.verify` without a `setup` of your own", extra="jax")
     import optax
 

@@ -34,7 +34,7 @@ _BARE = "; for variables of Flax Linen say layout='linen'"
 
 @dataclass(frozen=True)
 class Options:
-    """What `scalewise.jax.plan` is given beyond a `Request`.
+    """Arguments of `scalewise.jax.plan` beyond a `Request`.
 
     Args:
         readouts: Patterns of embeddings whose transpose reads out too.

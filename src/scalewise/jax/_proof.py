@@ -33,7 +33,7 @@ class _JaxProofBench:
         return plan.init(plan.drawn(seed))
 
     def factory(self, plan: JaxPlan) -> Callable[..., Any]:
-        """What builds it.
+        """The factory of the model.
 
         Raises:
             PlanError: If the plan was loaded without.

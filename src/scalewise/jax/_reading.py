@@ -164,7 +164,7 @@ class _NotCalledError(PlanError):
 
 
 def _argument(build: Callable[..., Any]) -> str:
-    """What a factory calls its width: ``width``, or its first argument."""
+    """The name of a factory's width: ``width``, or its first argument."""
     names = list(inspect.signature(build).parameters)
     if not names:
         raise PlanError("The factory must take a width: `def build(width)`.")
@@ -256,7 +256,7 @@ class _Called:
             ) from error
 
     def _has_samples(self, whole: np.ndarray) -> bool:
-        """Whether the first axis is that of the samples: whether one of them alone gives the same."""
+        """True if the first axis is that of the samples: one of them alone gives the same."""
         arrays = [self.leaves[k] for k in self.arrays]
         counts = {x.shape[0] if x.ndim else 0 for x in arrays}
         if len(counts) != 1 or 0 in counts:

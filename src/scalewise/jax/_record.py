@@ -36,7 +36,7 @@ _SATURATING = frozenset(["exp", "exp2", "logistic"])
 
 @dataclass(frozen=True)
 class Output:
-    """What one tensor writes.
+    """The output that one tensor writes.
 
     Args:
         tensor: The tensor that sums, looks up or multiplies.
@@ -98,12 +98,12 @@ class Seen:
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is made of tensors alone."""
+        """True if it is made of tensors alone."""
         return not self.data and bool(self.old)
 
     @property
     def is_number(self) -> bool:
-        """Whether it depends on neither tensors nor data."""
+        """True if it depends on neither tensors nor data."""
         return not self.data and not self.old
 
     @property
@@ -219,7 +219,7 @@ class Recorder:
         return replace(made, old=old, output=len(self.outputs) - 1)
 
     def _extended(self, eqn: Any, given: list[Seen], made: Seen) -> Seen:
-        """What is done to an output: a bias added, a number that multiplies it, another shape."""
+        """Operations on an output: a bias added, a number that multiplies it, another shape."""
         number = next((k.output for k in given if k.output is not None), None)
         if number is None:
             return made

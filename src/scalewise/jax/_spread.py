@@ -87,7 +87,7 @@ class Spreads:
 
 
 def _made(eqn: Any, given: list[np.ndarray]) -> np.ndarray | None:
-    """What an equation makes entry by entry, of the type that it says; ``None`` of another equation."""
+    """The result of an equation entry by entry, of the type that it says; ``None`` of another equation."""
     name, kind = eqn.primitive.name, eqn.outvars[0].aval.dtype
     with np.errstate(all="ignore"):
         if name == "convert_element_type":

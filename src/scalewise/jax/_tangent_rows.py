@@ -122,7 +122,7 @@ def _product(a: np.ndarray, b: np.ndarray, rate: np.ndarray, *, same: bool, mean
 def reads_alone(
     columns: Callable[[Any, Any], Any], params: Any, inputs: Any, outputs: np.ndarray
 ) -> bool:
-    """Whether the first and the last sample have the same outputs alone, at any place of theirs."""
+    """True if the first and the last sample have the same outputs alone, at any place of theirs."""
     for some in (slice(0, 1), slice(-1, None)):
         try:
             z = np.asarray(columns(params, inputs[some]))

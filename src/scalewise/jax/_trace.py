@@ -43,7 +43,7 @@ _FAR, _NEAR = 1e3, 1e-3
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a variable.
+    """Facts about a variable.
 
     Args:
         value: Its sources; ``None`` of what depends neither on weights nor on the input.
@@ -90,7 +90,7 @@ class Walk:
         return Known(Value(), lineage=self._fresh(), told=not _is_float(array))
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Known]) -> list[Known]:
-        """What is known of the results of a traced function."""
+        """Facts about the results of a traced function."""
         jaxpr = closed.jaxpr
         known: dict[Any, Known] = dict(zip(jaxpr.invars, args, strict=True))
         for v, value in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -142,7 +142,7 @@ class Walk:
         return replace(found, lineage=self._fresh()) if parts and _data(found) else found
 
     def _inside(self, eqn: Any, given: list[Known]) -> list[Known] | None:
-        """What equations do that call functions."""
+        """Facts about the results of equations that call functions."""
         name, p = eqn.primitive.name, eqn.params
         if name == "scan":
             consts, carry = p["num_consts"], p["num_carry"]
@@ -314,7 +314,7 @@ _KEEPS = frozenset(
 
 
 def _told(eqn: Any, given: Sequence[Known], found: Known) -> Known:
-    """What is known of a result, and how many of how many were chosen where it tells that."""
+    """Facts about a result, and how many of how many were chosen where it tells that."""
     name, shape = eqn.primitive.name, eqn.outvars[-1].aval.shape
     if name in ("top_k", "argmax"):
         return replace(found, picked=eqn.params.get("k", 1)) if found.told else found
@@ -354,14 +354,14 @@ def _data(of: Known) -> bool:
 
 
 def _picks(eqn: Any, given: Sequence[Known]) -> bool:
-    """Whether an equation picks rows of a tensor by what the model is given."""
+    """True if an equation picks rows of a tensor by what the model is given."""
     first = given[0].value
     gathers = eqn.primitive.name == "gather" and first is not None and not first.data
     return gathers and _data(given[1])
 
 
 def _alone(of: Known) -> Known:
-    """The same without the sizes that it follows."""
+    """This knowledge without the sizes that the variable follows."""
     return of if of.value is None else replace(of, value=replace(of.value, trails={}))
 
 

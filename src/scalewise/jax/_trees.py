@@ -47,7 +47,7 @@ class Place:
 
     @property
     def owner(self) -> Any:
-        """What it stands in."""
+        """The module that it stands in."""
         return self.chain[-1][1] if self.chain else None
 
     @property
@@ -66,7 +66,7 @@ def class_of(thing: Any, package: str, names: tuple[str, ...] | None = None) -> 
 
 
 def is_nnx_module(thing: Any) -> bool:
-    """Whether this is a module of Flax NNX."""
+    """True if this is a module of Flax NNX."""
     return class_of(thing, "flax.nnx", ("Module",)) is not None
 
 
@@ -148,7 +148,7 @@ def _walk(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Place
 
 
 def _shared(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Place]:
-    """What an Equinox `Shared` holds, then its gaps filled: one parameter with what fills them."""
+    """The contents of an Equinox `Shared`, then its gaps filled: one parameter with what fills them."""
     below = context.inside(node, path)
     inside = (*path, "pytree")
     held = list(_walk(node.pytree, inside, below))

@@ -19,7 +19,7 @@ _SIDE = 2  # entries along an axis of the matrices
 
 @dataclass(frozen=True)
 class Found:
-    """What a few steps gave.
+    """The results of a few steps.
 
     Args:
         update: The sum of the later updates of one matrix.
@@ -97,7 +97,7 @@ def trials(tx: Any, like: Any) -> tuple[list[str], Callable[..., Found]]:
 
 
 def depends_on_tree(tx: optax.GradientTransformation, like: Any) -> bool:
-    """Whether an optimiser treats the tensors of a tree otherwise than those of any other, by name or by shape.
+    """True if an optimiser treats the tensors of a tree otherwise than those of any other, by name or by shape.
 
     One that does not computes and keeps as much for each further tensor as for the second of two.
 

@@ -60,11 +60,11 @@ class JaxBench:
 
     @property
     def searches(self) -> bool:
-        """Whether the learning rate is ours to choose."""
+        """True if the learning rate is ours to choose."""
         return self.setup is None
 
     def scene(self, plan: Drawn, seed: int) -> Scene:
-        """What one network shows.
+        """One network as it is measured.
 
         Raises:
             PlanError: If the loss is not finite, or not a number that depends on the parameters.
@@ -91,7 +91,7 @@ class JaxBench:
         return Watched(*(looked or self._set_up(plan, seed)), scene, rate)
 
     def everywhere(self, plan: Drawn, scene: Scene, seed: int) -> Scene:
-        """The same scene with what every tensor is multiplied with, and no tensors."""
+        """This scene with the factors of every tensor, and no tensors."""
         return replace(scene, names=(), places=replace(scene.places, reads=scene.places.order))
 
     @contextmanager
@@ -128,7 +128,7 @@ def _like(plan: Drawn, seed: int) -> tuple[str, int]:
 
 
 def _single(tree: Any) -> Any:
-    """The same with floating-point arrays in single precision, if they are in less."""
+    """A tree with floating-point arrays in single precision, if they are in less."""
     return jax.tree.map(
         lambda x: x.astype(jnp.float32) if getattr(x, "dtype", None) in _HALF else x, tree
     )

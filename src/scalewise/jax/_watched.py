@@ -30,7 +30,7 @@ _NOTE = (
 
 
 def value_of(loss: Loss, model: Any, batch: Any) -> Any:
-    """What a loss returns.
+    """The value that a loss returns.
 
     Raises:
         PlanError: If it cannot be called with a model and a batch.
@@ -46,7 +46,7 @@ def value_of(loss: Loss, model: Any, batch: Any) -> Any:
 
 
 class Program:
-    """What all networks of one size compute, compiled once.
+    """The computation of all networks of one size, compiled once.
 
     Args:
         table: The plan at that size.
@@ -109,7 +109,7 @@ class Program:
             )
 
     def written(self, params: Any, others: Any) -> tuple[Acting, tuple[str, ...]]:
-        """What every output is, and the places of attention logits, in order; traced once and not computed."""
+        """Every output by its kind, and the places of attention logits, in order; traced once and not computed."""
         if self._written is None:
             values = named(self.table, params)
             kept: list[Recorder] = []
@@ -122,7 +122,7 @@ class Program:
         return self._written
 
     def watch(self, params: Any, old: Mapping[str, Any], others: Any, scene: Scene) -> Record:
-        """What is seen in one pass."""
+        """The observations of one pass."""
         acting, attends = self.written(params, others)
         module = scene.places.module
         labels = [module.get(acting.name(t, looked_up=looked)) for t, looked, _ in acting.written]

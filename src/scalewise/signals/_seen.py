@@ -61,7 +61,7 @@ class Joined:
 @dataclass(frozen=True)
 @readable
 class Units:
-    """What an activation makes of a row.
+    """Shares of the units of a row, by what an activation makes of them.
 
     Args:
         name: The activation, as `scalewise.activation` calls it.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 @readable
 class Signals:
-    """What a model does to signals and gradients before it is trained, place by place.
+    """Signals and gradients of a model before it is trained, place by place.
 
     Args:
         rows: Every random layer, attention and residual sum in order of execution, as measured.
@@ -48,7 +48,7 @@ class Signals:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no findings."""
+        """True if there are no findings."""
         return not self.findings
 
     def assert_ok(self) -> None:

@@ -27,7 +27,7 @@ _CERTAIN = 0.1  # of a susceptibility, the error that it may have
 @dataclass(frozen=True)
 @readable
 class Foreseen:
-    r"""What the theory says of a place, at infinite width.
+    r"""The theory of a place, at infinite width.
 
     Args:
         size: $\sqrt K$, averaged over samples and positions; preactivation, by quadrature or draws of the theory.
@@ -47,7 +47,7 @@ class Foreseen:
 def foreseen(
     net: Network, values: Sequence[np.ndarray], x: np.ndarray, rows: Sequence[Seen]
 ) -> tuple[list[Foreseen | None], str]:
-    """What is known of each row, and why not more.
+    """The theory of each row, and why not more is known.
 
     Args:
         net: The model as a network.
@@ -113,7 +113,7 @@ def _moved(x: np.ndarray) -> np.ndarray:
 def _matched(
     net: Network, values: Sequence[np.ndarray], rows: Sequence[Seen]
 ) -> dict[int, tuple[int, ...]]:
-    """Of rows, the nodes that hold the same numbers: one, or what a module computes in one product."""
+    """The nodes that hold the numbers of each row: one, or what a module computes in one product."""
     program = net.program
     alone = [(k,) for k in range(len(program.nodes)) if k not in program.fixed]
     draws = [k for (k,) in alone if isinstance(program.nodes[k], Draw)]

@@ -58,7 +58,7 @@ def audit(
     tolerance: Tolerance = 0.0625,
     progress: bool = True,
 ) -> Audit:
-    r"""What a training script, as it is, does at great width: no plan and no change of the model is needed.
+    r"""The behaviour at great width of a training script as it is: no plan and no change of the model is needed.
 
     At each width and for each seed the model is built and its optimizer made as the script does; one step is taken,
     with all learning rates multiplied by one number so small that the response is linear, and without weight decay.
@@ -203,7 +203,7 @@ class _Script:
         return parts
 
     def _inputs(self, width: int) -> Inputs | None:
-        """What the loss calls the model with."""
+        """Inputs with which the loss calls the model."""
         seed_all(0)
         model, seen = self.built(width), []
         if not isinstance(model, nn.Module):

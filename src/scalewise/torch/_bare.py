@@ -24,7 +24,7 @@ _SUMS = frozenset(["addmm", "baddbmm"])
 
 @runtime_checkable
 class Heard(Protocol):
-    """What is told of each product."""
+    """The listener to each product."""
 
     def __call__(self, name: str, given: Tensor, returned: Tensor, was: Tensor | None) -> None:
         """A tensor by name, what it was multiplied with, the product, and that with its earlier entries."""
@@ -129,7 +129,7 @@ class BareReadouts(TorchFunctionMode):
 
 
 def _is_view(one: Tensor, of: Tensor) -> bool:
-    """Whether a tensor is another, or shows a part of its memory."""
+    """True if a tensor is another, or shows a part of its memory."""
     if one is of:
         return True
     if one.device != of.device or one.dtype != of.dtype or one.layout != torch.strided:
@@ -141,7 +141,7 @@ def _is_view(one: Tensor, of: Tensor) -> bool:
 
 
 def _viewed(was: Tensor, view: Tensor, of: Tensor) -> Tensor:
-    """The same view of other entries."""
+    """Other entries in the view that a tensor is."""
     if was.stride() != of.stride():
         was = torch.empty_strided(of.size(), of.stride(), dtype=of.dtype).copy_(was)
     offset = view.storage_offset() - of.storage_offset() + was.storage_offset()

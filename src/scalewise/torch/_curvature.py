@@ -27,7 +27,7 @@ def curvature(
     rates: Mapping[str, float] | None = None,
     memory: Memory = "1 GiB",
 ) -> TorchCurvature:
-    r"""What dNTK and ddNTKs of one model are made of, for `scalewise.training.predict_linearised`.
+    r"""Derivatives that make dNTK and ddNTKs of one model, for `scalewise.training.predict_linearised`.
 
     Args:
         module: As of `tangents`; three times differentiable.

@@ -26,7 +26,7 @@ _AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)
 
 
 class Axes(NamedTuple):
-    """What a module does with one of its parameters."""
+    """The axes of a parameter, by what its module does with them."""
 
     kind: Kind
     fan_in: tuple[int, ...] = ()
@@ -204,7 +204,7 @@ def _computed_as(
 
 
 def _computes(module: nn.Module, local: str) -> bool:
-    """Whether hooks compute a tensor that the module uses from this one, as older norms of weights do."""
+    """True if hooks compute a tensor that the module uses from this one, as older norms of weights do."""
     parts = local.split("_")
     bases = ("_".join(parts[:i]) for i in range(1, len(parts)))
     plain = vars(module)

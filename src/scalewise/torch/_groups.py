@@ -76,7 +76,7 @@ def groups_of_names(
     defaults: Mapping[str, Any],
     rest: Mapping[str, Any] | None = None,
 ) -> dict[str, Groups]:
-    """The same groups by optimizer, with the plan's names of parameters in place of them.
+    """Groups by optimizer, with the plan's names of parameters in place of them.
 
     Args:
         plan: The plan.
@@ -140,7 +140,7 @@ def _marked(groups: Groups, name: str, adjust: str) -> Groups:
 
 
 def known_to_torch(adjust: str) -> str | None:
-    """What PyTorch's own Muon calls a factor of shapes; ``None`` if it has no such factor."""
+    """The name in PyTorch's own Muon of a factor of shapes; ``None`` if it has no such factor."""
     of_torch = ("none", "original", "match_rms_adamw")
     return next((n for n in of_torch if ADJUSTMENTS[n] is ADJUSTMENTS[adjust]), None)
 

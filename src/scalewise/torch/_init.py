@@ -40,7 +40,7 @@ def initialise(plan: Plan, model: nn.Module) -> None:
 
 
 def _scaled(plan: Plan, tensor: TensorPlan, parameter: torch.Tensor) -> list[Scaled]:
-    """What of a tensor is to be scaled: all of it, or what grows and what does not by factors of their own."""
+    """A tensor's part that is scaled: all of it, or what grows and what does not by factors of their own."""
     parts = [(parameter, [parameter], plan.std(tensor.name))]
     if tensor.fixed:
         stays = [parameter.narrow(a, i, j - i) for a, i, j in tensor.fixed]

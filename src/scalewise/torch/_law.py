@@ -122,7 +122,7 @@ def _neither(planned: str, name: str, laws: Mapping[str, Law], adjust: str) -> s
 
 
 def _entrywise(law: Law) -> str | None:
-    """What `followed` finds of an optimizer that treats entries one by one."""
+    """The law that `followed` finds of an optimizer that treats entries one by one."""
     if law.norm != ENTRYWISE or (law.eps is not None and law.eps != Size(Fraction(1))):
         return None
     if law.degree == 1:
@@ -133,7 +133,7 @@ def _entrywise(law: Law) -> str | None:
 def _moves_as(
     optimizer: Optimizer, group: Mapping[str, Any], law: Law, adjust: str, shapes: bool
 ) -> bool:
-    """Whether steps go with the shape, the gradient and the weight of a matrix as a law says."""
+    """True if steps go with the shape, the gradient and the weight of a matrix as a law says."""
     h, norm, square = float(law.degree), law.norm, (_SIDE, _SIDE)
 
     def size(shape: tuple[int, int], gradient: float = 1.0, weight: float = 1.0) -> float:

@@ -34,7 +34,7 @@ _UNSEEN = (
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
-    """The same on a device."""
+    """A structure with its tensors on a device."""
     args, kwargs = pytree.tree_map(
         lambda v: v.to(device) if isinstance(v, Tensor) else v, (inputs.args, dict(inputs.kwargs))
     )
@@ -44,7 +44,7 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
 def look(
     narrow: nn.Module, ways: Iterable[Way], inputs: Inputs | None
 ) -> tuple[Passes | None, Inputs | None]:
-    """What the forward pass does at two widths.
+    """The forward pass at two widths, as it was seen.
 
     Args:
         narrow: The model at the narrower width, in earnest.

@@ -273,7 +273,7 @@ def _loss(network: Network) -> Tensor:
 
 
 class _Recorder:
-    """What modules return, and what those that read out are given; one tensor for each call.
+    """Outputs of modules, and inputs of those that read out; one tensor for each call.
 
     Args:
         places: The modules to listen to.
@@ -346,7 +346,7 @@ class _Recorder:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """What modules do inside is not heard; false where somebody else is at it."""
+        """Keeps the inside of modules from being heard; false where somebody else is at it."""
         first, self._busy = not self._busy, True
         try:
             yield first

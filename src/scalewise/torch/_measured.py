@@ -22,7 +22,7 @@ _ALONE = 2  # samples that are passed by themselves, as many as the theory is as
 
 @dataclass(frozen=True)
 class Measured:
-    """What one draw of a model was seen to do.
+    """Observations of one draw of a model.
 
     Args:
         rows: Place by place, in order of execution.

@@ -30,7 +30,7 @@ from scalewise.torch._watch import RANDOM, UNKNOWN_SHAPES
 
 
 class Unread:
-    """What something that was not understood gives."""
+    """The result of an operation that was not understood."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -48,7 +48,7 @@ class Trace(Operations, TorchDispatchMode):
         self._known: dict[int, tuple[Tensor, Tensor | Unread]] = {}
 
     def know(self, tensor: Tensor, entries: Any) -> None:
-        """What the entries of a tensor are."""
+        """Note the entries of a tensor."""
         own = entries
         if not isinstance(
             own, Unread | Tensor

@@ -175,7 +175,7 @@ class Operations:
         return entrywise(read, "where", given)
 
     def _sum(self, name: str, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-        """What adds up entries."""
+        """The reading of operations that add up entries."""
         read, operand = self.read, self._operand
         x = args[0]
         match name:

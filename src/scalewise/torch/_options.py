@@ -11,7 +11,7 @@ from scalewise.plan.spi import Inputs, RoleSpec
 
 @dataclass(frozen=True)
 class Options:
-    """What the user said besides sizes and strategy; `at` says it again.
+    """The user's words besides sizes and strategy; `at` says them again.
 
     Args:
         roles: Pattern of names to role.

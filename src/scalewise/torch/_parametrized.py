@@ -23,7 +23,7 @@ Part = Literal["direction", "length", "bounded"]
 
 @dataclass(frozen=True)
 class Computed:
-    """What one parameter is to the weight that its module uses.
+    """The part that one parameter has in the weight that its module uses.
 
     Args:
         owner: Name of that module.
@@ -53,7 +53,7 @@ def computed(model: nn.Module) -> dict[int, Computed]:
 
 
 def is_parametrization(name: str) -> bool:
-    """Whether a module of this name only computes a weight of the one that holds it."""
+    """True if a module of this name only computes a weight of the one that holds it."""
     return "parametrizations" in name.split(".")
 
 

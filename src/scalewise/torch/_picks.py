@@ -32,7 +32,7 @@ class Picks:
         self._zeros: dict[int, Tensor] = {}
 
     def mask(self, tensor: Any) -> tuple[int, int] | None:
-        """Of how many entries along an axis how many are not zero; nothing of what is no mask."""
+        """The numbers of entries along an axis, and of those that are not zero; ``None`` for what is not a mask."""
         found = self._masks.get(id(tensor))
         return None if found is None else found[1]
 
@@ -42,7 +42,7 @@ class Picks:
         return next((count for count in found if count), 0)
 
     def zero(self, tensor: Any) -> bool:
-        """Whether an array holds zeros alone."""
+        """True if an array holds zeros alone."""
         return id(tensor) in self._zeros
 
     def see(self, name: str, args: tuple[Any, ...], out: Any, *, in_place: bool) -> None:
@@ -93,6 +93,6 @@ class Picks:
 
 
 def _of_chosen(mask: Any, said: tuple[Any, ...], few: tuple[int, int]) -> bool:
-    """Whether a sum runs over as many entries as were chosen."""
+    """True if a sum runs over as many entries as were chosen."""
     axes = said[0] if said and said[0] else range(mask.ndim)
     return math.prod(mask.shape[i] for i in axes) == few[1] != few[0]

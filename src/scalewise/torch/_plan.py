@@ -82,7 +82,7 @@ class TorchPlan(Verified):
         return self.table[name]
 
     def factors(self, name: str) -> Factors:
-        """What multiplies the base settings of the tensor `name`: powers, 1 at the base, and constants."""
+        """Factors of the base settings of the tensor `name`: powers, 1 at the base, and constants."""
         return self.table.factors(name)
 
     def std(self, name: str) -> float:
@@ -205,7 +205,7 @@ class TorchPlan(Verified):
         check(self.table, optimizer, scheduler, steps)
 
     def at(self, **sizes: Any) -> TorchPlan:
-        """The same plan with another target, as ``plan.at(width=4096)``.
+        """This plan with another target, as ``plan.at(width=4096)``.
 
         Args:
             sizes: Those of the target that change, as the factory calls them.

@@ -30,7 +30,7 @@ class TorchProofBench:
         return model
 
     def factory(self, plan: TorchPlan) -> Callable[..., nn.Module]:
-        """What builds it.
+        """The factory of the model.
 
         Raises:
             PlanError: If the plan was loaded without.
@@ -40,7 +40,7 @@ class TorchProofBench:
         return plan.build
 
     def theory(self, plan: TorchPlan) -> TorchPlan | None:
-        """The same plan drawn by the theory; ``None`` without `inputs`, or where the model is not read."""
+        """This plan drawn by the theory; ``None`` without `inputs`, or where the model is not read."""
         if plan.build is None or plan.options.inputs is None:
             return None
         try:

@@ -159,7 +159,7 @@ def read_module(
 
 
 def has_samples(model: nn.Module, inputs: Inputs) -> bool:
-    """Whether the first axis is that of the samples: whether some of them alone give the same."""
+    """True if the first axis is that of the samples: some of them alone give the same."""
     tensors = [
         t for t in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(t, Tensor)
     ]

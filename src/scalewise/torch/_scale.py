@@ -140,7 +140,7 @@ def _branches(patterns: Collection[str], modules: dict[str, nn.Module]) -> list[
 
 
 def _has(module: nn.Module, name: str, hook: ScaledInput | ScaledOutput) -> bool:
-    """Whether a module is scaled already, and by the same factor."""
+    """True if a module is scaled already, and by the same factor."""
     mine = [h for h in _hooks(module) if type(h) is type(hook)]
     if mine and mine != [hook]:
         raise PlanError(

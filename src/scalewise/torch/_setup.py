@@ -25,7 +25,7 @@ class Applied(Protocol):
 
     @property
     def options(self) -> Any:
-        """What the user said besides."""
+        """The user's options."""
         ...
 
     init_: Any

@@ -185,7 +185,7 @@ def _models(build: Any, width: int | None) -> tuple[Any, bool]:
 
 
 def _called_with(model: nn.Module, batch: Any, loss: Loss | None) -> Inputs:
-    """What the model is called with."""
+    """Arguments of the model."""
     if loss is None:
         made = given(batch)
         if made is None:
@@ -257,7 +257,7 @@ def _theory(
     rows: tuple[Seen, ...],
     report: Reporter,
 ) -> tuple[list[Foreseen | None], list[str], list[str]]:
-    """What the theory says of each row, how much draws differ, and what it leaves out."""
+    """The theory of each row, how much draws differ, and what is left out."""
     said: list[str] = []
     try:
         try:
@@ -297,7 +297,7 @@ def _short(error: Exception) -> str:
 
 
 def _steps(optimizer: Any, model: nn.Module) -> list[Finding]:
-    """What is wrong with the first steps."""
+    """Mistakes in the first steps."""
     if optimizer is None:
         return []
     made = optimizer

@@ -64,7 +64,7 @@ def _sizes(part: Part, mean: bool) -> tuple[int, int]:
 
 
 def _few_places(one: Outer, other: Outer, wide: int, mean: bool) -> bool:
-    """Whether products over pairs of places take fewer operations than the derivatives do."""
+    """True if products over pairs of places take fewer operations than the derivatives do."""
     (b, k, t, o), (b2, k2, t2, _) = one.d.shape, other.d.shape
     reads = one.x.shape[-1] if one.x.is_floating_point() else 1
     pairs = b * t * b2 * t2 * (reads + (k if mean else k * k2) * o)

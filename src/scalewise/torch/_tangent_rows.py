@@ -68,12 +68,12 @@ class Model:
     graph: int
 
     def plain(self) -> Model:
-        """The same by autograd alone."""
+        """This model by autograd alone."""
         return Model(self.module, self.named, (), self.graph)
 
     @cached_property
     def numbers(self) -> dict[str, list[int]]:
-        """Of the calls of every parameter."""
+        """The numbers of calls of every parameter."""
         found: dict[str, list[int]] = {name: [] for name in self.named}
         for k, call in enumerate(self.calls):
             found[call.name].append(k)
@@ -104,7 +104,7 @@ def column(z: torch.Tensor) -> torch.Tensor:
 
 
 def seen(module: torch.nn.Module, named: Mapping[str, torch.Tensor], sample: torch.Tensor) -> Model:
-    """What a forward pass shows: weights that only dense layers use, each in one way."""
+    """The forward pass as it was seen: weights that only dense layers use, each in one way."""
     sizes: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -211,7 +211,7 @@ def _parts(
     xs: Mapping[int, torch.Tensor],
     reads: int,
 ) -> Parts:
-    """Of every tensor: what was differentiated by it, or calls beside each other as places of one."""
+    """For every tensor the outputs that were differentiated by it, or calls beside each other as places of one."""
     found: Parts = {}
     for name in wanted:
         own = model.numbers[name]
@@ -239,7 +239,7 @@ def formed(model: Model, name: str, part: Part) -> Formed:
 
 
 def joined(several: Iterable[Parts], samples: int) -> Parts:
-    """The same tensors of several blocks of samples, copied to where they stay as they come."""
+    """Tensors of several blocks of samples, copied to where they stay as they come."""
     found: dict[str, list[torch.Tensor]] = {}
     kinds: dict[str, Any] = {}
     start = stop = 0

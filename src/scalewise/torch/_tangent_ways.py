@@ -33,7 +33,7 @@ Named = Mapping[str, torch.Tensor]
 
 
 class Asked(NamedTuple):
-    """What is wanted.
+    """A request for an NTK.
 
     Args:
         R: Read-outs (read, output).
@@ -134,7 +134,7 @@ def ntk_of(
 
 
 def _follows(model: Model, way: Way, samples: torch.Tensor, R: Reads) -> bool:
-    """Whether a way has the derivatives of the first read-out on the first sample that autograd has."""
+    """True if a way has the derivatives of the first read-out on the first sample that autograd has."""
     plain = model.plain()
     z, own = one_by_one(plain, 1)(samples[:1], R[:1], list(model.named))
     z2, parts = way(samples, R[:1], list(model.named))

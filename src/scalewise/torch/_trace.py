@@ -86,19 +86,19 @@ class Trace(TorchDispatchMode):
                 self._know(tensor, Value())
 
     def value(self, tensor: Any) -> Value | None:
-        """What is known of a tensor; nothing of constants."""
+        """Facts about a tensor; none of constants."""
         found = self._known.get(id(tensor))
         return None if found is None else found[1]
 
     def given(self, tensor: Any) -> Value | None:
-        """The same of what a module is given: numbers that nobody made are the model's input."""
+        """Facts about a module's argument: numbers that nobody made are the model's input."""
         new = isinstance(tensor, Tensor) and _is_number(tensor) and self.value(tensor) is None
         if new and tensor.numel() > 1 and id(tensor) not in self._weights:
             self._know(tensor, Value())
         return self.value(tensor)
 
     def passed(self, tensor: Any) -> Passed:
-        """What a known tensor was made by."""
+        """The operation that made a known tensor."""
         value = self.value(tensor)
         return self._passed.get(id(tensor), Passed(data=value is None or value.data))
 
@@ -149,7 +149,7 @@ class Trace(TorchDispatchMode):
         return out
 
     def _few(self, name: str, args: tuple[Any, ...], out: Any) -> tuple[int, int] | None:
-        """Of how many entries how many are not zero, where an operation is the first to make them so."""
+        """The numbers of entries, and of those that are not zero, where an operation is the first to make zeros."""
         blank = name in SCATTERS or any(self.picks.mask(a) and not self.value(a) for a in args[:2])
         return self.picks.mask(out) if blank and name in (*SCATTERS, "mul") else None
 

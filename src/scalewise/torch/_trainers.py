@@ -64,7 +64,7 @@ def optimizer_for(plan: TrainedPlan, model: Model, **settings: Any) -> Optimizer
 
 @dataclass(frozen=True)
 class _OfTrainer:
-    """What the `Trainer` of transformers calls once for a function of (model, settings)."""
+    """The class that the `Trainer` of transformers calls once for a function of (model, settings)."""
 
     plan: TorchPlan
 

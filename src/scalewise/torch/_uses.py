@@ -51,7 +51,7 @@ class _View:
 
 
 class UseTrace:
-    """What operations do with the parameters of a model.
+    """The trace of what operations do with the parameters of a model.
 
     Args:
         model: The model; uses are told by the names of its parameters.
@@ -163,7 +163,7 @@ class UseTrace:
         results: list[Tensor],
         fixed: Callable[[Tensor], bool],
     ) -> bool:
-        """Whether the results are the parameter in another form, and if so, that they are known as such."""
+        """True if the results are the parameter in another form; they are then known as such."""
         weight = next(t for t in tensors if self._view(t) is not None)
         others = [t for t in tensors if t is not weight]
         if (
@@ -204,7 +204,7 @@ class UseTrace:
         results: list[Tensor],
         alone: bool,
     ) -> bool:
-        """Whether parameters alone make a size of one, which is no use of it, or a gain meets a whole matrix."""
+        """True if parameters alone make a size of one, which is no use of it, or a gain meets a whole matrix."""
         if not alone or len(results) != 1 or operation in _FACTORS:
             return False
         if len(seen) == 1:
@@ -259,7 +259,7 @@ def _strides(tensor: Tensor) -> list[int]:
 
 
 def _overlap(stride: int, size: int, other: int, length: int) -> bool:
-    """Whether two axes of one memory run over entries of each other."""
+    """True if two axes of one memory run over entries of each other."""
     if size <= 1 or length <= 1 or not stride or not other:
         return False
     return stride < other * length and other < stride * size

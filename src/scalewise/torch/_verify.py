@@ -72,11 +72,11 @@ class TorchBench:
 
     @property
     def searches(self) -> bool:
-        """Whether the learning rate is ours to choose."""
+        """True if the learning rate is ours to choose."""
         return self.setup is None
 
     def scene(self, plan: Built, seed: int, *, raised: bool = True) -> Scene:
-        """What one network shows.
+        """One network as it is measured.
 
         Raises:
             PlanError: If the loss is not finite, or not a scalar that depends on the parameters.
@@ -107,7 +107,7 @@ class TorchBench:
         return Watched(network, scene.places, scene.names, of_loss=scene.whole == "the loss")
 
     def everywhere(self, plan: Built, scene: Scene, seed: int) -> Scene:
-        """The same scene with every module that is called, and no tensors."""
+        """This scene with every module that is called, and no tensors."""
         network = self._ready(plan, seed, 0.0, scene.raised)
         with self._looking(plan, network, scene.raised):
             order = tuple(n for n in called_modules(network) if n)
@@ -206,7 +206,7 @@ def _roles(table: Plan, model: nn.Module) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _returns(table: Plan) -> bool:
-    """Whether what the model returns is made from its features in the model itself, and of order one.
+    """True if what the model returns is made from its features in the model itself, and of order one.
 
     Otherwise they go out as they are, and only the loss shows what is made of them.
     """
@@ -240,7 +240,7 @@ def _device(batch: Any) -> torch.device | None:
 
 
 def _checked(made: Any, plan: Plan) -> Any:
-    """What a setup returned, as one optimizer."""
+    """The optimizer that a setup returned, one for all."""
     several = isinstance(made, list | tuple) and made
     parts: list[Any] = list(made) if several else [made]
     for one in parts:

@@ -42,7 +42,7 @@ _SCALED_BACK = 0.75  # a sum that is multiplied by less than this is not too lar
 
 @dataclass(frozen=True)
 class Info:
-    """What is known of the numbers in one storage.
+    """Facts about the numbers in one storage.
 
     Args:
         number: Its own.
@@ -293,7 +293,7 @@ class Watch(TorchDispatchMode):
         )
 
     def _drawn_from(self, own: Info) -> frozenset[int]:
-        """What the random layer or sum behind a tensor was computed from."""
+        """The inputs of the random layer or sum behind a tensor."""
         return frozenset() if own.row is None else self.rows.behind(own.row)
 
     def _biased(self, index: int, before: Tensor, after: Tensor) -> None:

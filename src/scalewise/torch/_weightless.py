@@ -34,7 +34,7 @@ class Weightless:
         self._found: dict[Any, tuple[torch.Size, tuple[int, ...], torch.dtype]] = {}
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the operation `func` returns."""
+        """The result of the operation `func`."""
         # What shares memory with an argument, or writes to one, has to be done.
         if any(r.alias_info is not None for r in func._schema.returns):
             return func(*args, **kwargs)

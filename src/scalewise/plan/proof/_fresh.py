@@ -51,7 +51,7 @@ class Fresh:
 
     @property
     def sentence(self) -> str:
-        """Whether, and what was kept."""
+        """A sentence that says whether settings were kept, and which."""
         if self.start == self.winner:
             return "No candidate was better than the start, which is kept."
         gain, sem = self.gain
