@@ -208,6 +208,8 @@ def test_within_the_bias_there_is_no_excess():
     assert np.abs(outcome.table["z"].values[later]).min() > 4
     assert not outcome.table["z_excess"].values.any()
     assert outcome.passed
+    assert "In ntk differences of more than" in str(outcome)
+    assert "lie within the bias" not in str(compare(theory(), ensemble(truth(), sem=1e-3)))
 
 
 @pytest.mark.parametrize(

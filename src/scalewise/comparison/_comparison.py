@@ -115,6 +115,19 @@ class Comparison:
             "worst": worst,
         }
 
+    @property
+    def _by_bias(self) -> str:
+        """Why what is far off in standard errors agrees all the same; empty where nothing is."""
+        found = self.summary
+        far = (found["max_z"] > self.limit) & (found["max_z_excess"] <= self.limit)
+        names = [str(name) for name in found["observable"].values[far.values]]
+        if not self.passed or not names:
+            return ""
+        return (
+            f"In {listed(names)} differences of more than {self.limit:.2f} standard errors lie within the bias, "
+            "the size of the next order in the width: the ensemble sees that order. Wider networks have less of it."
+        )
+
     def _told(self) -> list[str | Rows]:
         verdicts = {True: "agree", False: "DISAGREE", None: "are compared without a verdict"}
         summary = []
@@ -141,6 +154,7 @@ class Comparison:
             f"{self.limit:.2f} standard errors beyond the stated bias.",
             *([self.reason] if self.reason else []),
             Rows(head, summary, numbers=True),
+            *([self._by_bias] if self._by_bias else []),
             "Worst entries:",
         ]
         for e in self.worst(5):
