@@ -119,8 +119,8 @@ class Comparison:
     def _by_bias(self) -> str:
         """Why what is far off in standard errors agrees all the same; empty where nothing is."""
         found = self.summary
-        far = (found["max_z"] > self.limit) & (found["max_z_excess"] <= self.limit)
-        names = [str(name) for name in found["observable"].values[far.values]]
+        far = (found["max_z"].values > self.limit) & (found["max_z_excess"].values <= self.limit)
+        names = [str(name) for name in found["observable"].values[far]]
         if not self.passed or not names:
             return ""
         return (
