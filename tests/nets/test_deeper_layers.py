@@ -239,7 +239,9 @@ TOWER = dict(
 
 
 @pytest.mark.covers("C10", "C13", "C29", "C35")
-@pytest.mark.thorough("tests/agreement/test_tensors_against_ensembles.py::test_leading_coefficients_over_widths")
+@pytest.mark.thorough(
+    "tests/agreement/test_tensors_against_ensembles.py::test_leading_coefficients_over_widths"
+)
 def test_the_differentials_reach_the_recursions_of_infinite_width():
     rates = [1 / layer for layer in (1, 2, 3)]
     net = sw.MLP(3, 8, "tanh", input_dim=1, output_dim=1, lambda_b=rates)
