@@ -109,7 +109,7 @@ class Seen:
         size: The root mean square of what it gives.
         gradient: The norm of the gradient there, for one sample.
         influence: That times the norm of what it gives: how much a relative change there moves the outputs.
-        reads: The size of what it reads; ``None`` where that is no number, such as of tokens.
+        reads: The size of what it reads; ``None`` where that is not a number, such as of tokens.
         silent: The place that gives zeros to it, if all it reads are zeros.
         samples: The correlation of two samples, on average.
         positions: The same of two positions of a sample.

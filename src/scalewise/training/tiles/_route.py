@@ -27,10 +27,8 @@ from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
-_RATE, _QUICK_RATE = (
-    4.1e9,
-    3e9,
-)  # multiplications of each kind in a second; where a few kinds are enough
+_RATE = 4.1e9  # multiplications of each kind in a second
+_QUICK_RATE = 3e9  # the same, where a few kinds are enough
 _BESIDE = 1300  # multiplications of each kind for each number of a tensor, whatever the accuracy
 _INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
@@ -84,6 +82,8 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     dtype = np.float64 if setting.count <= _DOUBLE or fine else np.float32
     layers = sites(asked.net, (K, Theta), dtype=dtype)
 
+    entries = (setting.count * len(setting.K)) ** 2
+
     def at(accuracy: Accuracy) -> Arrays:
         nonlocal nodes
         stack = layers(accuracy)
@@ -91,17 +91,15 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
         return _outcomes(asked, setting, stack, wanted)
 
     def work(accuracy: Accuracy) -> float:
-        inner = sum(sum(site.given.rule.nodes) for site in layers(accuracy))
-        return float((setting.count * len(setting.K)) ** 2 * inner)
+        return float(entries * sum(sum(site.given.rule.nodes) for site in layers(accuracy)))
 
     def fits(accuracy: Accuracy) -> bool:
         return asked.accuracy is not None or work(accuracy) <= _WORK
 
-    rate = _RATE if wanted & (_OF_MEAN | _OF_NTK) else _QUICK_RATE
+    rate, beside = (_RATE, _BESIDE) if wanted & (_OF_MEAN | _OF_NTK) else (_QUICK_RATE, 0)
     many = setting.count > _DOUBLE
     levels = ACCURACIES if asked.accuracy is None else levels_until(asked.accuracy)
-    beside = _BESIDE * (setting.count * len(setting.K)) ** 2 if rate == _RATE else 0
-    seconds = [(work(accuracy) + beside) / rate for accuracy in levels]
+    seconds = [(work(accuracy) + beside * entries) / rate for accuracy in levels]
     tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
