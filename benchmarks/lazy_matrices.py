@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.limits import SGD, Finite, Lazy, Network, train
+from scalewise.limits import SGD, Architecture, Finite, Lazy, train
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
 INPUTS = (INPUTS * 1.5 / np.linalg.norm(INPUTS, axis=0)).T
 TASK = Task(INPUTS[:4], np.array([1.0, -1.0, 1.0, -1.0]), test_inputs=INPUTS[4:])
-NET = Network(mup(depth=3), "tanh")
+NET = Architecture(mup(depth=3), "tanh")
 PUBLISHED = 31.0
 
 
@@ -98,7 +98,7 @@ def great() -> None:
 
 def solver() -> None:
     """Three hidden layers at T = 20, P = 4."""
-    net, task = Network(mup(depth=4), "tanh"), Task(INPUTS[:4], TASK.targets)
+    net, task = Architecture(mup(depth=4), "tanh"), Task(INPUTS[:4], TASK.targets)
     truth = train(
         net, task, SGD(0.2), steps=20, on=Lazy(32768, replicas=4, seed=9)
     ).loss_mean.values

@@ -27,7 +27,7 @@ import xarray as xr
 import scalewise as sw
 from scalewise.comparison import _compare
 from scalewise.comparison._width import at_infinite_width
-from scalewise.nets._ensemble import Ensemble, Sums, batch_size
+from scalewise.nets._ensemble import NetworkEnsemble, Sums, batch_size
 from scalewise.nets._estimators import estimators
 from scalewise.nets._extrapolate import check_widths, extrapolation
 from scalewise.nets._measure import _dataset, _estimates, _extrapolated, _plan
@@ -265,7 +265,7 @@ def trained_pool(setting: Setting) -> Pool:
     return Pool(theory, setting.networks, read, read(np.arange(setting.networks)))
 
 
-def drawn(ensemble: Ensemble, indices: range) -> dict[str, np.ndarray]:
+def drawn(ensemble: NetworkEnsemble, indices: range) -> dict[str, np.ndarray]:
     """The parts of so many networks, as an ensemble sums them."""
     size, batches = batch_size(ensemble, len(indices), MEMORY), []
     for start in range(0, len(indices), size):
@@ -275,7 +275,9 @@ def drawn(ensemble: Ensemble, indices: range) -> dict[str, np.ndarray]:
     return {p: np.concatenate([b[p] for b in batches])[: len(indices)] for p in ensemble.sums}
 
 
-def summed(ensemble: Ensemble, parts: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, Sums]:
+def summed(
+    ensemble: NetworkEnsemble, parts: dict[str, np.ndarray], chosen: np.ndarray
+) -> dict[str, Sums]:
     found = {}
     for part, kind in ensemble.sums.items():
         values = np.asarray(parts[part][chosen], dtype=np.float64)

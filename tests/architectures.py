@@ -12,15 +12,15 @@ from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Max,
     Mix,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
     Read,
     Source,
-    Spread,
     Stack,
     Sum,
 )
@@ -293,7 +293,7 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
     density = np.tile(weights, 2) * np.exp(-(line**2) / 2)
     density /= density.sum()
     for here, node in enumerate(program.nodes):
-        if not isinstance(node, Draw | Dropout) and all(k in known for k in node.of):
+        if not isinstance(node, Draw | Drop) and all(k in known for k in node.of):
             sizes = program.positions[node.of[0]] if node.of else ()
             known[here] = rows = _without_weights(node, x, [known[k] for k in node.of], sizes)
             found.append((rows @ rows.T / rows.shape[1], np.zeros((len(rows),) * 2)))
@@ -307,7 +307,7 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             M = pair_moments(node.sigma, a[:, None], a[None], C, ((0, 0), (1, 1)))
             found.append((M[0, 0].value, M[1, 1].value * T))
             mean = density @ node.sigma(line[:, None] * np.sqrt(a))
-        elif isinstance(node, Norm):
+        elif isinstance(node, Normalise):
             places = len(C) // len(x) if node.joint else 1
             average = np.kron(np.eye(len(C) // places), np.full((places, places), 1 / places))
             taken = node.centred * average @ m
@@ -315,7 +315,7 @@ def by_matrices(program: Program, x: np.ndarray) -> list[tuple[np.ndarray, np.nd
             D = np.diag((average @ np.diagonal(C) + node.eps) ** -0.5)
             found.append((D @ C @ D, D @ T @ D))
             mean = D @ (m - taken)
-        elif isinstance(node, Dropout):
+        elif isinstance(node, Drop):
             kept = 1 + np.eye(len(C)) * (1 / node.keep - 1)
             found.append((C * kept, T * kept))
             mean = m
@@ -456,21 +456,21 @@ def _between(
             for pair in zip(one.of, other.of, strict=True)
         )
         return A * D, A * U + S * D
-    if isinstance(one, Sum | Spread | Norm):
+    if isinstance(one, Sum | PositionMap | Normalise):
         parts = [_between(program, found, means, known, k, b) for k in one.of]
         if isinstance(one, Sum):
             return tuple(
                 sum(f * p[i] for f, p in zip(one.factors, parts, strict=True)) for i in (0, 1)
             )
         (C, T), below = parts[0], one.of[0]
-        if isinstance(one, Spread):
+        if isinstance(one, PositionMap):
             B = one.factor * site_matrices(one.along, program.positions[below]).sum(axis=0)
             B = np.kron(np.eye(len(C) // B.shape[1]), B)
             return B @ C, B @ T
         m = means[below] * one.centred
         D = np.diag((np.diagonal(found[below][0]) - m * m + one.eps) ** -0.5)
         return D @ (C - np.outer(m, means[b])), D @ T
-    if isinstance(other, Sum | Spread | Norm):
+    if isinstance(other, Sum | PositionMap | Normalise):
         return tuple(A.T for A in _between(program, found, means, known, b, a))
     return apart
 
@@ -484,7 +484,7 @@ def _without_weights(
     rows = below[0]
     if isinstance(node, Pointwise):
         return node.sigma(rows)
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         rows = rows - node.centred * rows.mean(axis=1, keepdims=True)
         return rows / np.sqrt(np.mean(rows**2, axis=1, keepdims=True) + node.eps)
     if isinstance(node, Read):
@@ -492,7 +492,7 @@ def _without_weights(
     if isinstance(node, Mix):
         A = below[1].reshape(len(x), -1, below[1].shape[1])
         return np.concatenate([a @ v for a, v in zip(A, rows.reshape(len(x), -1, rows.shape[1]))])  # noqa: B905
-    assert isinstance(node, Spread)
+    assert isinstance(node, PositionMap)
     B = node.factor * site_matrices(node.along, sizes).sum(axis=0)
     features = rows.shape[1]
     return np.einsum("pq,aqf->apf", B, rows.reshape(len(x), -1, features)).reshape(-1, features)
@@ -529,7 +529,7 @@ def fields_by_matrices(program: Program, weights: dict, x):
                 part = jnp.einsum("tpq,sqi,tio->spo", B, below[0][:, :, own], W[:, :, its])
                 z = part if g == 0 else jnp.concatenate([z, part], axis=2)
             found.append(z + b)
-        elif isinstance(node, Spread):
+        elif isinstance(node, PositionMap):
             B = node.factor * site_matrices(node.along, program.positions[node.of[0]]).sum(axis=0)
             found.append(jnp.einsum("pq,sqi->spi", B, below[0]))
         elif isinstance(node, Pointwise):
@@ -558,13 +558,13 @@ def fields_by_matrices(program: Program, weights: dict, x):
             places = zip(*seen, strict=True)  # for each place what its taps see
             largest = [jnp.max(jnp.stack([v for v in p if v is not None]), axis=0) for p in places]
             found.append(jnp.stack(largest, axis=1))
-        elif isinstance(node, Norm):
+        elif isinstance(node, Normalise):
             v = below[0].reshape(*below[0].shape[:2], node.groups, -1)
             axes = (1, 3) if node.joint else (3,)
             mean = node.centred * v.mean(axis=axes, keepdims=True)
             square = ((v - mean) ** 2).mean(axis=axes, keepdims=True)
             found.append(((v - mean) / (square + node.eps) ** 0.5).reshape(below[0].shape))
-        elif isinstance(node, Dropout):
+        elif isinstance(node, Drop):
             found.append(below[0] * weights[here][0].reshape(below[0].shape))
         elif isinstance(node, Read):
             found.append(jnp.asarray(node.make(x, np)).reshape(len(x), below[0].shape[1], -1))

@@ -134,7 +134,7 @@ VERBS = {
     "kernel_angle": lambda x: theory.deep.kernel_angle(x, X[::-1]),
     "Task": lambda x: sw.Task(x, [1.0, -1.0], test_inputs=x).test_inputs,
     "layer_kernels": lambda x: (
-        limits.layer_kernels(limits.Network(sw.scaling.ntk(depth=2), "tanh"), x).features
+        limits.layer_kernels(limits.Architecture(sw.scaling.ntk(depth=2), "tanh"), x).features
     ),
     "activation": lambda x: sw.activation("gelu")(x),
 }

@@ -47,7 +47,8 @@ assert activation(np.tanh).name == "tanh"
 assert optimal_depth(net).depth > 0
 assert scaling.mup(depth=4) and criticality("relu").C_W == 2
 sgd, task = limits.SGD(0.5), sw.Task(x, np.ones(3))
-infinite = limits.train(limits.Network(scaling.mup(depth=3), "tanh"), task, sgd, steps=2, on=limits.Infinite(0.1))
+wide = limits.Architecture(scaling.mup(depth=3), "tanh")
+infinite = limits.train(wide, task, sgd, steps=2, on=limits.Infinite(0.1))
 assert "logits_mean" in infinite
 taught = predict_training(net, sw.Task(x, np.eye(3)[:, :2], test_inputs=[[1, 2, 3]]), training.Bayes(0.1))
 assert taught.output_mean.shape == (2, 1)

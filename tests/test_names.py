@@ -55,8 +55,8 @@ def weights(sigma):
     return nets.init_weights(net(sigma), seed=0, dtype="float64")
 
 
-def wide(sigma) -> limits.Network:
-    return limits.Network(sw.scaling.mup(depth=3), sigma)
+def wide(sigma) -> limits.Architecture:
+    return limits.Architecture(sw.scaling.mup(depth=3), sigma)
 
 
 TASK = sw.Task(X, [1.0, -1.0])
@@ -97,7 +97,7 @@ VERBS = {
     ),
     "train_kernel": lambda s: (
         limits.train(
-            limits.Network(sw.scaling.ntk(depth=3), s),
+            limits.Architecture(sw.scaling.ntk(depth=3), s),
             TASK,
             limits.SGD(0.1),
             steps=2,

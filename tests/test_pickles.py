@@ -57,7 +57,7 @@ def nouns() -> list[Any]:
     net = sw.MLP(3, 8, "tanh", input_dim=3, output_dim=1)
     task = sw.Task(X, [[1.0], [-1.0]], test_inputs=X[:1] + 1, test_targets=[[0.5]])
     strategy = scaling.mup(depth=3)
-    deep = limits.Network(strategy, "relu")
+    deep = limits.Architecture(strategy, "relu")
     dense, flow = sw.predict(net, X), training.GradientFlow(1.0)
     table = planned(strategy, model=mlp)
     return [

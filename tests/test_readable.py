@@ -19,7 +19,7 @@ import scalewise as sw
 from made_up_results import ensemble, theory
 from scalewise._readable import Rows, readable
 from scalewise.limits import SGD, Lazy
-from scalewise.limits import Network as Wide
+from scalewise.limits import Architecture as Wide
 from scalewise.networks import ResidualMLP
 from scalewise.plan.proof import check_losses
 from scalewise.plan.proof._check import GridSize
@@ -82,7 +82,7 @@ def nouns() -> dict[str, object]:
         "TransferCheck": check_losses(
             "lr", [0.5, 1.0, 2.0], [GridSize(f"{n}", {"width": n}) for n in (32, 64)], losses
         ),
-        "Network": Wide(mup(depth=3), "tanh"),
+        "Architecture": Wide(mup(depth=3), "tanh"),
         "where": (SGD(0.1), Lazy(256)),
         "GradientDescent": GradientDescent(0.1, 5),
         "Bayes": Bayes(0.1),

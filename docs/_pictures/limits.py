@@ -5,12 +5,12 @@ import numpy as np
 
 import scalewise as sw
 from scalewise.experiments._look import COLORS, power_label
-from scalewise.limits import SGD, Finite, Infinite, Network, train
+from scalewise.limits import SGD, Architecture, Finite, Infinite, train
 from scalewise.tasks import Task
 
 inputs = np.array([[1.2, 0.3], [-0.4, 1.0], [0.9, -0.8], [-1.1, -0.5]])
 task = Task(inputs, [1.0, -1.0, 0.5, -0.5], test_inputs=[[0.2, 0.9]])
-net, sgd = Network(sw.scaling.mup(depth=3), "tanh"), SGD(0.8)
+net, sgd = Architecture(sw.scaling.mup(depth=3), "tanh"), SGD(0.8)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 2.6))
 for width, color in ((32, 4), (512, 1)):
@@ -28,7 +28,7 @@ for label, strategy, color in (*ways, ("ntk", sw.scaling.ntk(depth=3), 3)):
     moved = []
     for width in widths:
         on = Finite(width, replicas=16)
-        found = train(Network(strategy, "tanh"), task, sgd, steps=10, on=on)
+        found = train(Architecture(strategy, "tanh"), task, sgd, steps=10, on=on)
         K = found.feature_kernel_mean.values
         moved.append(np.linalg.norm(K[-1] - K[0]) / np.linalg.norm(K[0]))
     right.plot(widths, moved, "o-", ms=3.6, color=COLORS[color], label=label)

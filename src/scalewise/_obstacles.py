@@ -73,7 +73,7 @@ def third_of_streams(sigma: Activation) -> str:
 
 def of_units(net: Network) -> str:
     """For one that takes a slope in each unit, whose random numbers are all normal."""
-    if any(isinstance(node, _nodes.Dropout) for node in net.program.nodes):
+    if any(isinstance(node, _nodes.Drop) for node in net.program.nodes):
         return "masks of Dropout are not among the random numbers whose influence is followed"
     return next(filter(None, map(jump, all_activations(net))), "")
 
@@ -94,7 +94,7 @@ def of_bent_units(net: Network) -> str:
 def of_curved_units(net: Network) -> str:
     """For one that takes two slopes in each unit, and has one set of units for a layer."""
     for node in net.program.nodes:
-        several = isinstance(node, _nodes.Draw | _nodes.Norm) and node.groups > 1
+        several = isinstance(node, _nodes.Draw | _nodes.Normalise) and node.groups > 1
         if isinstance(node, _nodes.Attend) and node.grows:
             several = net.program.channels[node.of[0]] > node.size
         if several:

@@ -32,8 +32,8 @@ MUTANTS = (
     ),
     of_block(
         "repeated: a block may not end with an activation",
-        "if not (isinstance(node, Spread)",
-        "if True or not (isinstance(node, Spread)",
+        "isinstance(node, PositionMap) or (isinstance(node, Normalise) and not node.centred)",
+        "False",
         f"{TESTS}::test_a_block_may_end_with_an_activation_if_it_begins_with_weights",
     ),
     of_block(

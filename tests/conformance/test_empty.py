@@ -12,7 +12,7 @@ from scalewise.training import GradientDescent, GradientFlow, kernel_of
 X = np.array([[1.0, 0.5, 0.2], [0.3, -0.4, 0.9]])
 NET = sw.MLP(2, 16, "tanh", input_dim=3, output_dim=1)
 TASK = sw.Task(X, [[1.0], [-1.0]], test_inputs=X[:1] + 1, test_targets=[[0.5]])
-LIMIT, SGD = limits.Network(scaling.mup(depth=3), "tanh"), limits.SGD(0.1)
+LIMIT, SGD = limits.Architecture(scaling.mup(depth=3), "tanh"), limits.SGD(0.1)
 
 
 def shape(**changes):
@@ -50,7 +50,7 @@ CALLS = [
     lambda: training.leave_one_out(np.zeros((0, 0)), np.zeros((0, 1))),
     lambda: sw.sweep(lambda: 1.0, {}), lambda: sw.sweep(lambda a: 1.0, {"a": []}),
     lambda: limits.train(LIMIT, TASK, SGD, steps=2, on=limits.Lazy(8), every=[]),
-    lambda: limits.Network(scaling.mup(depth=3), "tanh", ratios=[]),
+    lambda: limits.Architecture(scaling.mup(depth=3), "tanh", ratios=[]),
     lambda: scaling.abc([], [], 0), lambda: scaling.pqr([], [], 0),
     lambda: pair_moments("tanh", 1.0, 1.0, 0.5, []), lambda: single_moment("tanh", 1.0, []),
     lambda: pair_moments("tanh", [1.0, 2.0], [1.0, 2.0, 3.0], 0.0),

@@ -8,9 +8,9 @@ from limit_nets import bare_sgd
 from refusals import unlike
 from scalewise.limits import (
     SGD,
+    Architecture,
     Finite,
     Kernel,
-    Network,
     initial_kernel,
     layer_kernels,
     limit_kernel,
@@ -44,7 +44,7 @@ def strategy_of(name, layers=3):
 
 @pytest.mark.covers("E11")
 def test_kernels_between_layers():
-    kernels = layer_kernels(Network(ntk(depth=4), "tanh"), PAIR)
+    kernels = layer_kernels(Architecture(ntk(depth=4), "tanh"), PAIR)
     own = [0.23555386, 0.19270481, 0.18018048, 0.17427644]
     other = [0.01540995, 0.01539055, 0.01538317, 0.01537934]
     for m in range(4):
@@ -68,19 +68,19 @@ def test_kernels_between_layers():
     ],
 )
 def test_the_exponents_choose_the_layers(name, own, other):
-    found = limit_kernel(Network(strategy_of(name), "tanh"), PAIR)
+    found = limit_kernel(Architecture(strategy_of(name), "tanh"), PAIR)
     np.testing.assert_allclose(found[0], [own, other], atol=2e-8)
     np.testing.assert_allclose(found, found.T)
-    moved = Network(strategy_of(name).gauge("1/3"), "tanh")
+    moved = Architecture(strategy_of(name).gauge("1/3"), "tanh")
     np.testing.assert_array_equal(limit_kernel(moved, PAIR), found)
 
 
 @pytest.mark.covers("E11")
 def test_one_layer_alone_and_none():
-    kernels = layer_kernels(Network(ntk(depth=3), "tanh"), PAIR)
-    first = limit_kernel(Network(FIRST, "tanh"), PAIR)
+    kernels = layer_kernels(Architecture(ntk(depth=3), "tanh"), PAIR)
+    first = limit_kernel(Architecture(FIRST, "tanh"), PAIR)
     np.testing.assert_allclose(first, kernels.sigma(0) + kernels.sigma(2))
-    trivial = Network(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
+    trivial = Architecture(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
     assert np.all(limit_kernel(trivial, PAIR) == 0)
     assert (
         np.ptp(train(trivial, TASK, SGD(0.5), steps=2, on=Kernel()).logits.values, axis=1).max()
@@ -93,7 +93,7 @@ def test_one_layer_alone_and_none():
 def test_variances_rates_and_biases_as_in_the_theory(phi):
     """The theory's infinite-width NTK, whose first layer is divided by the number of inputs."""
     options = {"C_b": (0.1, 0.2, 0.3), "lambda_b": (0.7, 0.3, 1.9)}
-    net = Network(ntk(depth=3), phi, C_W=(1.1, 1.4, 0.6), lambda_W=(0.5, 2.0, 1.5), **options)
+    net = Architecture(ntk(depth=3), phi, C_W=(1.1, 1.4, 0.6), lambda_W=(0.5, 2.0, 1.5), **options)
     other = sw.MLP(
         3, 100, phi, input_dim=2, output_dim=1,
         C_W=(2.2, 1.4, 0.6), lambda_W=(1.0, 2.0, 1.5), **options,
@@ -106,8 +106,10 @@ def test_variances_rates_and_biases_as_in_the_theory(phi):
 def test_biases_that_share_the_rate_of_weights_stand_still():
     plain = standard(depth=3).to_abc()
     slowed = type(plain)(plain.a, plain.b, 1, plain_biases=True).to_strategy()
-    net = Network(slowed, "tanh", lambda_b=1.0)
-    np.testing.assert_array_equal(limit_kernel(net, X), limit_kernel(Network(slowed, "tanh"), X))
+    net = Architecture(slowed, "tanh", lambda_b=1.0)
+    np.testing.assert_array_equal(
+        limit_kernel(net, X), limit_kernel(Architecture(slowed, "tanh"), X)
+    )
 
 
 RATES = {
@@ -124,7 +126,7 @@ RATES = {
 @pytest.mark.parametrize("name", RATES)
 def test_real_networks_approach_the_kernel_as_the_root_of_the_width(name):
     """From the outputs each network starts with; what is left falls as n^(-1/2), for 1/4 as n^(-1/4) or faster."""
-    net, sgd, widths, gaps = Network(RATES[name], "tanh"), SGD(0.6), (32, 512), []
+    net, sgd, widths, gaps = Architecture(RATES[name], "tanh"), SGD(0.6), (32, 512), []
     for n in widths:
         # Networks differ from one another by as much as from the kernel, most of all narrow ones.
         found = train(net, TASK, sgd, steps=5, on=Finite(n, replicas=max(24, 4096 // n)))
@@ -139,7 +141,7 @@ def test_real_networks_approach_the_kernel_as_the_root_of_the_width(name):
 
 
 def test_biases_of_real_networks():
-    net, sgd = Network(ntk(depth=3), "tanh", C_b=0.2, lambda_b=(0.5, 1.0, 0.8)), SGD(0.3)
+    net, sgd = Architecture(ntk(depth=3), "tanh", C_b=0.2, lambda_b=(0.5, 1.0, 0.8)), SGD(0.3)
     gaps = []
     for n in (64, 512):
         f = train(net, TASK, sgd, steps=4, on=Finite(n, replicas=8)).logits.values
@@ -150,7 +152,7 @@ def test_biases_of_real_networks():
 
 @pytest.mark.covers("E11")
 def test_initial_outputs_are_jointly_gaussian():
-    net, draws = Network(ntk(depth=3), "relu", C_b=0.1), 4000
+    net, draws = Architecture(ntk(depth=3), "relu", C_b=0.1), 4000
     task = Task(X[:3], np.eye(3)[:, :2], test_inputs=X[3:])
     f = train(net, task, SGD(0.1), steps=0, on=Kernel(replicas=draws)).logits.values[:, 0]
     K = initial_kernel(net, X)
@@ -161,13 +163,13 @@ def test_initial_outputs_are_jointly_gaussian():
             assert np.abs(found - expected).max() < 4.5 * K.max() * (2 / draws) ** 0.5
     again = train(net, task, SGD(0.1), steps=0, on=Kernel(replicas=2)).logits.values[:, 0]
     np.testing.assert_array_equal(again, f[:2])
-    assert np.all(initial_kernel(Network(mup(depth=3), "relu"), X) == 0)
+    assert np.all(initial_kernel(Architecture(mup(depth=3), "relu"), X) == 0)
 
 
 @pytest.mark.covers("E11")
 def test_descent_is_that_of_the_features_of_the_kernel():
     """Linear regression on a square root of the kernel: momentum, clipping, single samples, any loss."""
-    net, sgd = Network(ntk(depth=2), "tanh"), SGD(0.7, momentum=0.6, clip=0.4)
+    net, sgd = Architecture(ntk(depth=2), "tanh"), SGD(0.7, momentum=0.6, clip=0.4)
     loss = Loss(
         lambda f, y: np.abs(f - y)[..., 0] ** 3, lambda f, y: 3 * (f - y) * abs(f - y), "cubic"
     )
@@ -196,7 +198,7 @@ def test_descent_is_that_of_the_features_of_the_kernel():
 
 
 def test_a_batch_is_a_mean():
-    net = Network(ntk(depth=2), "tanh")
+    net = Architecture(ntk(depth=2), "tanh")
     found = train(net, TASK, SGD(0.5), steps=1, on=Kernel(np.zeros((4, 1)))).logits.values[0, 1]
     expected = 0.5 / 3 * limit_kernel(net, X)[:, :3] @ TASK.targets
     np.testing.assert_allclose(found, expected)
@@ -235,7 +237,7 @@ def one_step(exponents, n, seed):
 def test_motion_of_hidden_layers_along_their_gradient(name):
     """N.29, layer by layer: the projection on the gradient approaches the kernel, and the rest is orthogonal."""
     exponents, gaps = RATES[name].to_abc(), []
-    net, A = Network(RATES[name], "tanh"), float(classify(RATES[name]).A)
+    net, A = Architecture(RATES[name], "tanh"), float(classify(RATES[name]).A)
     limits = [motion_kernel(net, X, layer)[0] for layer in (1, 2)]
     r = np.minimum.accumulate([float(x) for x in classify(RATES[name]).r_l])
     for n in (64, 512):
@@ -258,8 +260,8 @@ def test_motion_of_hidden_layers_along_their_gradient(name):
 @pytest.mark.covers("E11")
 def test_motion_kernels_by_layers():
     """Which weights have a part in which layer; biases and rates with them."""
-    kernels = layer_kernels(Network(ntk(depth=4), "tanh"), PAIR)
-    whole, slowed = (Network(strategy_of(name), "tanh") for name in ("ntk", "slowed"))
+    kernels = layer_kernels(Architecture(ntk(depth=4), "tanh"), PAIR)
+    whole, slowed = (Architecture(strategy_of(name), "tanh") for name in ("ntk", "slowed"))
     np.testing.assert_allclose(
         motion_kernel(whole, PAIR, 3), sum(kernels.sigma(m, 2) for m in range(3))
     )
@@ -268,7 +270,7 @@ def test_motion_kernels_by_layers():
     )
     np.testing.assert_allclose(motion_kernel(slowed, PAIR, 1), PAIR @ PAIR.T)
     np.testing.assert_allclose(motion_kernel(whole, PAIR, 3, decoupled=True), kernels.features[2])
-    biased = Network(ntk(depth=3), "tanh", lambda_W=(0.5, 2.0, 1.0), lambda_b=(0.3, 0.7, 1.0))
+    biased = Architecture(ntk(depth=3), "tanh", lambda_W=(0.5, 2.0, 1.0), lambda_b=(0.3, 0.7, 1.0))
     own = layer_kernels(biased, PAIR)
     expected = (0.5 * own.features[0] + 0.3) * own.slopes[0] + 2.0 * own.features[1] + 0.7
     np.testing.assert_allclose(motion_kernel(biased, PAIR, 2), expected)
@@ -301,7 +303,7 @@ def test_last_weights_for_given_outputs():
 
 @pytest.mark.covers("E11")
 def test_networks_of_given_outputs_follow_the_kernel():
-    net, abc_, gaps = Network(ntk(depth=3), "tanh"), ntk(depth=3).to_abc(), []
+    net, abc_, gaps = Architecture(ntk(depth=3), "tanh"), ntk(depth=3).to_abc(), []
     draw = np.random.default_rng(1).normal(size=(4, 1))
     start = np.linalg.cholesky(initial_kernel(net, X)) @ draw
     limit = train(net, TASK, SGD(0.6), steps=4, on=Kernel(start)).logits.values[0, :, :, 0]
@@ -325,7 +327,7 @@ def test_one_kernel_by_four_conventions():
     """This source, the note on the NTK, the count of hidden layers, and PDLT: the same numbers, shifted."""
     C_W, C_b, L = 1.4, 0.3, 3
     options = {"C_W": C_W, "C_b": C_b, "lambda_W": C_W, "lambda_b": C_b}
-    net = Network(ntk(depth=L), "tanh", **options)
+    net = Architecture(ntk(depth=L), "tanh", **options)
     Z = X / 2**0.5  # the other texts divide the first layer by the number of inputs, here 2
     own, theta = layer_kernels(net, Z), limit_kernel(net, Z)
     other = sw.MLP(L, 64, "tanh", input_dim=2, output_dim=1, **options)
@@ -341,10 +343,10 @@ def test_one_kernel_by_four_conventions():
     np.testing.assert_allclose(influence.ntk_in_ntk_parametrisation(other, X), theta, rtol=1e-9)
 
 
-NTK = Network(ntk(depth=2), "tanh")
+NTK = Architecture(ntk(depth=2), "tanh")
 BAD = [
     (lambda: motion_kernel(NTK, X, 2), "hidden layer from 1 to 1; got 2"),
-    (lambda: motion_kernel(Network(mup(depth=3), "tanh"), X, 1), "is not in the kernel regime"),
+    (lambda: motion_kernel(Architecture(mup(depth=3), "tanh"), X, 1), "is not in the kernel regime"),
     (lambda: conditioned_readout(np.ones((1, 5)), np.ones((2, 4)), np.ones((2, 1))),
      r"need `readout` of shape \(outputs, 4\).*got \(1, 5\) and \(2, 1\)"),
     (lambda: conditioned_readout(np.ones((1, 4)), np.ones((2, 4)), np.ones((2, 2))),
@@ -353,12 +355,12 @@ BAD = [
      "`readout` must hold finite"),
     (lambda: conditioned_readout(np.ones((1, 4)), np.ones((2, 4)), np.array([[1.0], [2.0]])),
      "No last weights give these outputs: features are linearly dependent"),
-    (lambda: limit_kernel(Network(mup(depth=3), "tanh"), X),
+    (lambda: limit_kernel(Architecture(mup(depth=3), "tanh"), X),
      r"is not in the kernel regime: Features move at order one .* use `scalewise.limits.train`"),
     (lambda: layer_kernels(NTK, X[0]), r"shape \(sample, feature\); got shape \(2,\)"),
     (lambda: layer_kernels(NTK, [[np.nan]]), "`inputs` must hold finite numbers only"),
     (lambda: layer_kernels(NTK, [[1.0], [0.0]]), "Input 1 is a vector of zeros"),
-    (lambda: layer_kernels(Network(ntk(depth=2), "perceptron"), X), "jumps, so gradients"),
+    (lambda: layer_kernels(Architecture(ntk(depth=2), "perceptron"), X), "jumps, so gradients"),
     (lambda: train(NTK, TASK, SGD(0.1, weight_decay=0.1), steps=1, on=Kernel()), "Weight decay shrinks"),
     (lambda: train(NTK, TASK, SGD(0.1), steps=-1, on=Kernel()), "`steps` must be a whole number"),
     (lambda: Kernel(replicas=0), "`Kernel.replicas` must be a whole number of at least 1"),

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from refusals import unlike
 from scalewise.gaussian import single_moment
-from scalewise.limits import SGD, Lazy, Network, learning, train
+from scalewise.limits import SGD, Architecture, Lazy, learning, train
 from scalewise.limits.learning import sigma_gelu
 from scalewise.scaling import abc, mup, ntk, standard
 from scalewise.tasks import Loss, Task
@@ -97,7 +97,7 @@ def test_steps_with_closed_values():
 def test_one_step_of_the_simulated_limit(strategy):
     unit = Loss(lambda f, y: f[..., 0], lambda f, y: np.ones_like(f), "output")
     task = Task([[0.9]], [0.0], loss=unit)
-    net = Network(strategy, sigma_gelu(0.7))
+    net = Architecture(strategy, sigma_gelu(0.7))
     found = train(net, task, SGD(0.8), steps=1, on=Lazy(16384, replicas=6, antithetic=True))
     step = learning.one_step(strategy, sigma_gelu(0.7), square=0.81, eta=0.8)
     f, sem = found.logits_mean.values[1, 0, 0], found.logits_sem.values[1, 0, 0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from scalewise.limits import SGD, Exact, Network, TrainingError, linear, train
+from scalewise.limits import SGD, Architecture, Exact, TrainingError, linear, train
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 
@@ -36,7 +36,7 @@ def trained(
 ) -> xr.Dataset:
     """So many hidden layers in maximal update."""
     variances = (sigma_u**2, *[sigma_w**2] * (depth - 1), sigma_v**2)
-    net = Network(mup(depth=depth + 1), "linear", C_W=variances)
+    net = Architecture(mup(depth=depth + 1), "linear", C_W=variances)
     task = Task(x, y, test_inputs=test, batches=batches)
     return train(net, task, SGD(learning_rate), steps=steps, on=Exact())
 

@@ -7,7 +7,7 @@ import pytest
 
 from grids import few, thorough
 from refusals import unlike
-from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, powers, train
+from scalewise.limits import SGD, Architecture, Finite, Infinite, Lazy, powers, train
 from scalewise.scaling import abc, mup, ntk, standard
 from scalewise.tasks import Task
 
@@ -15,7 +15,7 @@ INPUTS = np.random.default_rng(0).normal(size=(4, 5))
 INPUTS = (INPUTS * 1.5 / np.linalg.norm(INPUTS, axis=0)).T
 BENCHMARK = Task(INPUTS[:4], np.array([1.0, -1.0, 1.0, -1.0]), test_inputs=INPUTS[4:])
 ONE = Task([[1.2, 0.3]], [2.0], test_inputs=[[0.4, -1.0]])
-MUP = Network(mup(depth=3), "tanh")
+MUP = Architecture(mup(depth=3), "tanh")
 OTHERS = {
     "logits over root n": abc((0, 0, "1/2"), (0, "1/2", "1/2"), 0),
     "first layer only": abc(("-1/2", "1/4", "1/2"), ("1/2", "1/4", "1/2"), 0),
@@ -44,7 +44,7 @@ def test_the_benchmark_of_two_hidden_layers():
 
 
 def test_the_benchmark_of_three_hidden_layers():
-    net = Network(mup(depth=4), "tanh")
+    net = Architecture(mup(depth=4), "tanh")
     found = train(net, BENCHMARK, SGD(0.5), steps=8, on=Lazy(16384, replicas=4))
     expected = [0.680, 0.034, 0.654, -0.100, -0.076]
     np.testing.assert_allclose(found.logits_mean.values[8, :, 0], expected, atol=8e-3)
@@ -76,7 +76,7 @@ def test_one_sample_normal_and_decoupled(decoupled, train_f, test_f):
 
 
 def test_one_hidden_layer():
-    net, task = Network(mup(depth=2), "tanh"), Task([[1.0]], [1.0])
+    net, task = Architecture(mup(depth=2), "tanh"), Task([[1.0]], [1.0])
     found = train(net, task, SGD(1.0), steps=2, on=Infinite(1e-3))
     np.testing.assert_allclose(
         found.logits_mean.values[1:, 0, 0], [0.7081911, 0.8995886], atol=5e-3
@@ -92,7 +92,7 @@ def test_deep_linear_networks(layers):
         2: [0.3, 0.52436687, 0.69706541, 0.82052617],
         3: [0.4, 0.67905209, 0.86651409, 0.95749433],
     }[layers]
-    net, task = Network(mup(depth=layers + 1), "linear"), Task([[1.0]], [1.0])
+    net, task = Architecture(mup(depth=layers + 1), "linear"), Task([[1.0]], [1.0])
     found = train(net, task, SGD(0.1), steps=4, on=Lazy(16384, replicas=8))
     sem = found.logits_sem.values[1:, 0, 0]
     assert (np.abs(found.logits_mean.values[1:, 0, 0] - values) < 5 * sem + 1e-3).all()
@@ -101,7 +101,7 @@ def test_deep_linear_networks(layers):
 @pytest.mark.covers("E9")
 def test_lazy_training_is_equal_in_law_to_real_networks():
     """Width 32, where the finite-width bias is large: momentum, decay, clipping, biases, unequal widths."""
-    net = Network(mup(depth=3), "tanh", C_b=(0.1, 0.2, 0.0), lambda_b=0.5, ratios=(1.0, 0.5))
+    net = Architecture(mup(depth=3), "tanh", C_b=(0.1, 0.2, 0.0), lambda_b=0.5, ratios=(1.0, 0.5))
     sgd = SGD(0.8, momentum=0.5, weight_decay=0.05, clip=0.6)
     seeds = 150
     one = train(net, BENCHMARK, sgd, steps=3, on=Lazy(32, replicas=seeds))
@@ -116,7 +116,7 @@ def test_lazy_training_is_equal_in_law_to_real_networks():
 @pytest.mark.parametrize("name", few(OTHERS, every=4))
 def test_limits_that_are_not_maximal(name):
     """r = 0 without everything maximal: the flags decide, and finite networks approach as n^(-1/2)."""
-    net = Network(OTHERS[name], "tanh")
+    net = Architecture(OTHERS[name], "tanh")
     limit = train(net, BENCHMARK, SGD(0.8), steps=5, on=Infinite(4e-3))
     widths, errors = [48, 96, 192, 384], []
     for n in widths:
@@ -144,7 +144,7 @@ def test_the_error_of_a_finite_network_falls_with_the_root_of_its_width():
 
 def test_the_limit_of_frozen_features_is_a_kernel():
     """U = 1 and A = 1 with r > 0: only the last layer learns, from outputs 0, by the NNGP kernel."""
-    net = Network(abc(("1/2", 1, "1/2"), ("-1/2", "-1/2", "1/2"), 0), "tanh")
+    net = Architecture(abc(("1/2", 1, "1/2"), ("-1/2", "-1/2", "1/2"), 0), "tanh")
     wide = train(net, BENCHMARK, SGD(0.8), steps=4, on=Lazy(32768, replicas=4, antithetic=True))
     found = train(net, BENCHMARK, SGD(0.8), steps=4, on=Infinite(5e-3))
     K = found.feature_kernel_mean.values[0, 1]
@@ -222,15 +222,15 @@ def refused(match, call):
 def test_unstable_exponents_are_refused_by_layer_and_inequality():
     refused(
         r"is unstable, so it has no limit. Updates of layer 2 blow up: r_2 = -1 is below 0",
-        lambda: Network(standard(depth=3), "tanh"),
+        lambda: Architecture(standard(depth=3), "tanh"),
     )
     refused(
         r"Preactivations of layer 2 grow at initialisation: a_2 \+ b_2 = 0 must be 1/2",
-        lambda: Network(abc((0, 0, "1/2"), (0, 0, "1/2"), 0), "tanh"),
+        lambda: Architecture(abc((0, 0, "1/2"), (0, 0, "1/2"), 0), "tanh"),
     )
     refused(
         r"the outputs: U = 0 is below 1",
-        lambda: Network(abc(("-1/2", 0, 0), ("1/2", "1/2", 1), 0), "tanh"),
+        lambda: Architecture(abc(("-1/2", 0, 0), ("1/2", "1/2", 1), 0), "tanh"),
     )
 
 
@@ -253,7 +253,7 @@ def test_what_has_no_such_limit_is_refused():
 @pytest.mark.parametrize("ratios", [(1.0, 1.5), (1.5, 0.3), (0.5, 1.001)])
 def test_antithetic_particles_come_in_pairs_at_any_ratio_of_widths(ratios):
     """Opposite read-outs cancel to the last bit before training, and the limit is that of any widths."""
-    net = Network(mup(depth=3), "tanh", ratios=ratios)
+    net = Architecture(mup(depth=3), "tanh", ratios=ratios)
     for width in (30, 34, 1002):
         found = train(net, BENCHMARK, SGD(0.8), steps=0, on=Lazy(width, antithetic=True))
         np.testing.assert_allclose(found.logits, 0, atol=1e-14)
@@ -269,7 +269,7 @@ def test_antithetic_particles_come_in_pairs_at_any_ratio_of_widths(ratios):
 @pytest.mark.parametrize("strategy", [mup(depth=3), ntk(depth=3)])
 @pytest.mark.parametrize("activation", ["quadratic", "linear"])
 def test_divergence_is_named_by_its_step_and_keeps_what_there_is(activation, strategy, on):
-    net, why = Network(strategy, activation), r"not finite at step (\d+): training diverged"
+    net, why = Architecture(strategy, activation), r"not finite at step (\d+): training diverged"
     found = train(net, BENCHMARK, SGD(1e10), steps=60, on=on, throw=False)
     last = re.search(why, found.attrs["status"])
     assert last is not None, found.attrs["status"]
@@ -300,10 +300,13 @@ REFUSED = [
     ("`SGD.momentum` must be a number from 0 to below 1; got 1", lambda: SGD(1, momentum=1)),
     ("`SGD.weight_decay` must be a finite number of at least 0", lambda: SGD(1, weight_decay=-1)),
     ("`SGD.clip` must be a positive finite number or None; got nan", lambda: SGD(1, clip=np.nan)),
-    ("`Network.C_W` must be positive and finite; got 0", lambda: Network(mup(), "tanh", C_W=0)),
     (
-        "`Network.C_b` needs one number, or one for each of 3",
-        lambda: Network(mup(), "tanh", C_b=(1, 2)),
+        "`Architecture.C_W` must be positive and finite; got 0",
+        lambda: Architecture(mup(), "tanh", C_W=0),
+    ),
+    (
+        "`Architecture.C_b` needs one number, or one for each of 3",
+        lambda: Architecture(mup(), "tanh", C_b=(1, 2)),
     ),
     ("`Finite.width` must be a whole number of at least 1; got 0", lambda: Finite(0)),
     ("`Lazy.replicas` must be a whole number of at least 1; got 0", lambda: Lazy(4, replicas=0)),
@@ -325,7 +328,7 @@ REFUSED = [
     ),
     (
         "no neurons left: widths",
-        lambda: train(Network(mup(), "tanh", ratios=0.1), ONE, SGD(1), steps=0, on=Finite(4)),
+        lambda: train(Architecture(mup(), "tanh", ratios=0.1), ONE, SGD(1), steps=0, on=Finite(4)),
     ),
 ]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from grids import thorough
-from scalewise.limits import SGD, Finite, Network, train
+from scalewise.limits import SGD, Architecture, Finite, train
 from scalewise.limits.methods import _real as module
 from scalewise.scaling import ABC, abc, mup, ntk, standard, uniform
 from scalewise.tasks import Loss, Task
@@ -120,20 +120,20 @@ def compared(drawn, net, sgd, *, loss="mse", batches=None, n=24, steps=3):
      abc((0, 0, "1/2"), (0, "1/2", "1/2"), 0), abc(("-1/2", 0, "1/2"), ("1/2", "1/2", 1), 0))],
 )  # fmt: skip
 def test_every_strategy(drawn, strategy):
-    compared(drawn, Network(strategy, "tanh"), SGD(0.3))
+    compared(drawn, Architecture(strategy, "tanh"), SGD(0.3))
 
 
 def test_biases_where_the_last_weights_start_small(drawn):
     """A > U: gradients reach the hidden biases through what the last weights have learned."""
     lag = abc(("-1/2", 0, "1/2"), ("1/2", "1/2", 1), 0)
-    compared(drawn, Network(lag, "tanh", C_b=0.3, lambda_b=0.8), SGD(0.3))
+    compared(drawn, Architecture(lag, "tanh", C_b=0.3, lambda_b=0.8), SGD(0.3))
 
 
 @pytest.mark.covers("E9")
 @pytest.mark.parametrize("strategy", [mup(depth=3), *thorough(ntk(depth=3).gauge("1/3"))])
 def test_everything_at_once(drawn, strategy):
     """Biases, unequal widths, unequal variances and rates, momentum, decay, clipping, batches."""
-    net = Network(
+    net = Architecture(
         strategy,
         "tanh",
         C_W=(1.2, 0.8, 1.5),
@@ -148,36 +148,36 @@ def test_everything_at_once(drawn, strategy):
 
 @pytest.mark.parametrize("option", [{"momentum": 0.9}, {"weight_decay": 0.3}, {"clip": 0.2}])
 def test_each_part_of_the_descent(drawn, option):
-    compared(drawn, Network(mup(depth=3), "sin"), SGD(0.4, **option))
+    compared(drawn, Architecture(mup(depth=3), "sin"), SGD(0.4, **option))
 
 
 @pytest.mark.covers("E9")
 @pytest.mark.parametrize("loss", ["mse", "logistic", "cross_entropy"])
 def test_each_loss(drawn, loss):
-    compared(drawn, Network(mup(depth=3), "gelu"), SGD(0.4), loss=loss)
+    compared(drawn, Architecture(mup(depth=3), "gelu"), SGD(0.4), loss=loss)
 
 
 def test_plain_biases(drawn):
     """Biases that share the rate of their layer's weights: from the second layer on they hardly move."""
     exponents = standard(depth=3).to_abc()
     slowed = ABC(exponents.a, exponents.b, 1, plain_biases=True).to_strategy()
-    compared(drawn, Network(slowed, "tanh", C_b=0.1, lambda_b=1.0), SGD(0.5))
+    compared(drawn, Architecture(slowed, "tanh", C_b=0.1, lambda_b=1.0), SGD(0.5))
 
 
 def test_a_loss_of_the_users_own(drawn):
     """Squared error under another name: value and gradient are all that is asked."""
     own = Loss(lambda f, y: ((f - y) ** 2).sum(axis=-1) / 2, lambda f, y: f - y, "own")
     task = Task(X, Y, loss=own)
-    found = train(Network(mup(), "tanh"), task, SGD(0.3), steps=3, on=Finite(16))
-    usual = train(Network(mup(), "tanh"), Task(X, Y), SGD(0.3), steps=3, on=Finite(16))
+    found = train(Architecture(mup(), "tanh"), task, SGD(0.3), steps=3, on=Finite(16))
+    usual = train(Architecture(mup(), "tanh"), Task(X, Y), SGD(0.3), steps=3, on=Finite(16))
     np.testing.assert_array_equal(found.logits_mean, usual.logits_mean)
     assert found.attrs["loss"] == "own"
 
 
 @pytest.mark.covers("E9")
 def test_a_gauge_changes_nothing():
-    net = Network(mup(depth=3), "tanh", lambda_b=1.0)
-    other = Network(mup(depth=3).gauge(1), "tanh", lambda_b=1.0)
+    net = Architecture(mup(depth=3), "tanh", lambda_b=1.0)
+    other = Architecture(mup(depth=3).gauge(1), "tanh", lambda_b=1.0)
     sgd = SGD(0.3, momentum=0.5, weight_decay=0.1, clip=0.5)
     one, two = (train(m, Task(X, Y), sgd, steps=3, on=Finite(20)) for m in (net, other))
     np.testing.assert_allclose(one.logits_mean, two.logits_mean, rtol=1e-12)

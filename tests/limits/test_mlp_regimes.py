@@ -7,10 +7,10 @@ from grids import thorough
 from refusals import unlike
 from scalewise.limits import (
     SGD,
+    Architecture,
     Finite,
     Infinite,
     Kernel,
-    Network,
     layer_kernels,
     limit_kernel,
     train,
@@ -48,7 +48,7 @@ REGIMES = {
 )
 def test_means_over_networks_agree_with_the_limit_at_two_widths(name):
     """Four standard errors, raised for the number of outputs, and a bias that falls with the width."""
-    net = Network(REGIMES[name], "tanh", C_b=0.1, lambda_b=0.5)
+    net = Architecture(REGIMES[name], "tanh", C_b=0.1, lambda_b=0.5)
     limit = train(net, TASK, SGD(0.5), steps=4, on=Infinite(4e-3))
     r = float(classify(net.strategy).r)
     for n, replicas in ((64, 200), (256, 60)):
@@ -67,7 +67,7 @@ def test_means_over_networks_agree_with_the_limit_at_two_widths(name):
 
 def test_the_kernel_regime_has_no_particles():
     """Outputs are those of the kernel, features those of the start; opposite draws cancel for the square loss."""
-    net = Network(ntk(depth=3), "tanh")
+    net = Architecture(ntk(depth=3), "tanh")
     found = train(net, TASK, SGD(0.5), steps=5, on=Infinite(1e-3), every=2)
     expected = train(net, TASK, SGD(0.5), steps=5, on=Kernel(np.zeros((4, 1))), every=2)
     np.testing.assert_allclose(found.logits_mean, expected.logits_mean, atol=1e-14)
@@ -83,7 +83,7 @@ def test_the_kernel_regime_has_no_particles():
 
 @pytest.mark.covers("E11")
 def test_as_many_draws_as_the_tolerance_asks_for():
-    net, options = Network(ntk(depth=3), "tanh"), {"steps": 3}
+    net, options = Architecture(ntk(depth=3), "tanh"), {"steps": 3}
     for antithetic in (True, False):
         on = Infinite(0.03, antithetic=antithetic)
         found = train(net, BINARY, SGD(0.5), on=on, **options)
@@ -101,7 +101,7 @@ def test_as_many_draws_as_the_tolerance_asks_for():
 @pytest.mark.parametrize("strategy", [SLOWED, *thorough(ntk(depth=3))])
 def test_copies_leave_the_last_hidden_layer_its_share(strategy):
     """Decoupled in the kernel regime: networks follow the kernel without the layers below, not the whole one."""
-    net, sgd, gaps = Network(strategy, "tanh", C_b=0.1, lambda_b=0.7), SGD(0.6), []
+    net, sgd, gaps = Architecture(strategy, "tanh", C_b=0.1, lambda_b=0.7), SGD(0.6), []
     kernels = [limit_kernel(net, X, decoupled=d) for d in (True, False)]
     for n in (64, 512):
         found = train(
@@ -139,7 +139,7 @@ def test_a_linear_network_whose_middle_matrix_alone_is_trained(strategy, r):
 
     With smaller logits features are learned, and yet it is a kernel's descent.
     """
-    net, sgd = Network(strategy, "linear"), SGD(0.4)
+    net, sgd = Architecture(strategy, "linear"), SGD(0.4)
     assert str(classify(strategy).r) == r
     task = Task(X[:1], [1.0], test_inputs=X[1:])
     real = train(net, task, sgd, steps=3, on=Finite(40))
@@ -159,7 +159,7 @@ def test_a_linear_network_whose_middle_matrix_alone_is_trained(strategy, r):
 @pytest.mark.covers("E11")
 def test_features_may_move_and_outputs_not():
     """Stable, trivial and r = 0: errors stay those of the outputs 0, and features are taught by them."""
-    net = Network(FROZEN_OUTPUT, "tanh")
+    net = Architecture(FROZEN_OUTPUT, "tanh")
     found = classify(net.strategy)
     assert (str(found), found.r) == ("trivial, stable", 0)
     limit = train(net, TASK, SGD(0.5), steps=4, on=Infinite(0.01, start=16384))
@@ -173,7 +173,7 @@ def test_features_may_move_and_outputs_not():
             np.abs(real.feature_kernel_mean - limit.feature_kernel_mean) < 4.5 * sem + 3 / n
         ).all()
         assert np.abs(real.logits_mean).max() < 4 / n
-    still = Network(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
+    still = Architecture(abc((1, "3/2", "3/2"), (-1, -1, -1), 0), "tanh")
     outputs = train(still, TASK, SGD(0.5), steps=2, on=Infinite(0.01)).logits_mean.values
     assert np.ptp(outputs, axis=0).max() == 0
 
@@ -195,7 +195,7 @@ REFUSED = [
 
 def refused_run(options: dict) -> None:
     job = {"task": TASK, "sgd": SGD(0.1), "steps": 2, "on": Infinite(0.1), **options}
-    train(Network(ntk(depth=3), "tanh"), job.pop("task"), job.pop("sgd"), **job)
+    train(Architecture(ntk(depth=3), "tanh"), job.pop("task"), job.pop("sgd"), **job)
 
 
 def test_bad_input() -> None:

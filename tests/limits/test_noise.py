@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scalewise.limits import SGD, Finite, Lazy, Network, train
+from scalewise.limits import SGD, Architecture, Finite, Lazy, train
 from scalewise.limits._noise import ParticleNoise, generator, normal
 from scalewise.scaling import mup
 from scalewise.tasks import Task
@@ -12,7 +12,7 @@ from scalewise.tasks import Task
 INPUTS = np.random.default_rng(0).normal(size=(4, 5))
 INPUTS = (INPUTS * 1.5 / np.linalg.norm(INPUTS, axis=0)).T
 TASK = Task(INPUTS[:4], np.array([1.0, -1.0, 1.0, -1.0]), test_inputs=INPUTS[4:])
-MUP = Network(mup(depth=3), "tanh")
+MUP = Architecture(mup(depth=3), "tanh")
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -104,7 +104,7 @@ def test_spread_particles_learn_the_limit_with_a_fraction_of_the_error():
 @pytest.mark.parametrize("hidden", [1, 3])
 def test_spread_particles_of_other_depths_biases_and_widths(hidden):
     ratios = 1.0 if hidden == 1 else (1.0, 0.5, 0.75)
-    net = Network(mup(depth=hidden + 1), "tanh", C_b=0.1, lambda_b=0.5, ratios=ratios)
+    net = Architecture(mup(depth=hidden + 1), "tanh", C_b=0.1, lambda_b=0.5, ratios=ratios)
     on = {"replicas": 8, "antithetic": True}
     one, two = (
         train(net, TASK, SGD(0.5), steps=3, on=Lazy(4096, spread=s, seed=int(s), **on))

@@ -7,12 +7,12 @@ import pytest
 
 from scalewise.limits import (
     SGD,
+    Architecture,
     Exact,
     Finite,
     Infinite,
     Kernel,
     Lazy,
-    Network,
     Printed,
     TrainingError,
     train,
@@ -21,7 +21,7 @@ from scalewise.scaling import mup, ntk
 from scalewise.tasks import Task
 
 TASK = Task([[1.2, 0.3], [-0.4, 1.0]], [1.0, -1.0], test_inputs=[[0.5, 0.5]])
-MUP, NTK = Network(mup(depth=3), "tanh"), Network(ntk(depth=3), "tanh")
+MUP, NTK = Architecture(mup(depth=3), "tanh"), Architecture(ntk(depth=3), "tanh")
 WRONG = (
     lambda: Finite(-3, replicas=0, seed=-1, dtype="banana"),
     lambda: Finite(3, replicas=0),
@@ -95,7 +95,7 @@ def test_a_run_that_fails_keeps_what_it_has(net, sgd, on, why) -> None:
 
 
 def test_one_shape_wherever_a_run_happens() -> None:
-    linear = Network(mup(depth=3), "linear")
+    linear = Architecture(mup(depth=3), "linear")
     for net, on in (
         (MUP, Finite(8, replicas=2)),
         (MUP, Lazy(8)),

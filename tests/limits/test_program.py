@@ -3,13 +3,13 @@ r"""Golden and agreement tests of tensor programs: L.1, Theorems F.1 and F.2, an
 import numpy as np
 import pytest
 
-from scalewise.limits import SGD, Exact, Finite, Infinite, Lazy, Network, Printed, run
+from scalewise.limits import SGD, Architecture, Exact, Finite, Infinite, Lazy, Printed, run
 from scalewise.limits.program import Space, trained
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 
 XI = np.array([[1.53**0.5]] * 2)
-NET = Network(mup(depth=3), "tanh")
+NET = Architecture(mup(depth=3), "tanh")
 
 
 def job(net, x, y, eta, *, watched=True, steps=None):
@@ -173,7 +173,7 @@ def test_closed_forms_of_the_first_steps():
 
 def test_one_hidden_layer_is_a_flow_of_particles():
     one = np.ones((2, 1))
-    settings = job(Network(mup(depth=2), "tanh"), one, one, 1.0)
+    settings = job(Architecture(mup(depth=2), "tanh"), one, one, 1.0)
     found = run(trained(**settings), Infinite(2e-3, start=8192))
     np.testing.assert_allclose(found.f.values[:, 0], [0, 0.7081911, 0.8995886], atol=8e-3)
 
@@ -188,14 +188,14 @@ def test_one_hidden_layer_is_a_flow_of_particles():
 )
 def test_deep_linear_networks_are_exact(layers, values):
     one = np.ones((4, 1))
-    settings = job(Network(mup(depth=layers + 1), "linear"), one, one, 0.1)
+    settings = job(Architecture(mup(depth=layers + 1), "linear"), one, one, 0.1)
     found = run(trained(**settings), Exact()).f.values[:, 0]
     np.testing.assert_allclose(found, [0.0, *values], atol=6e-9)
 
 
 def test_a_rational_output_of_a_linear_network():
     one = np.ones((3, 1))
-    settings = job(Network(mup(depth=3), "linear"), one, one, 0.5)
+    settings = job(Architecture(mup(depth=3), "linear"), one, one, 0.5)
     found = run(trained(**settings), Exact()).f.values[:, 0]
     np.testing.assert_allclose(found, [0, 1.5, 103 / 256, 0.9319394], atol=5e-8)
 
@@ -203,7 +203,7 @@ def test_a_rational_output_of_a_linear_network():
 @pytest.mark.covers("E6")
 def test_linear_agreement_of_all_backends():
     X = np.random.default_rng(0).normal(size=(3, 2))
-    settings = job(Network(mup(depth=3), "linear"), X, [1.0, -1.0, 0.5], 0.2, watched="all")
+    settings = job(Architecture(mup(depth=3), "linear"), X, [1.0, -1.0, 0.5], 0.2, watched="all")
     true = run(trained(**settings), Exact()).f.values
     for on in (Lazy(30_000, replicas=6), Printed(10_000, replicas=6), Finite(512, replicas=16)):
         found = run(trained(**settings), on)
@@ -214,7 +214,7 @@ def test_linear_agreement_of_all_backends():
 def test_a_polynomial_program_is_exact():
     """One step of a quadratic network against lazy matrices."""
     xi = np.array([[0.8]])
-    settings = job(Network(mup(depth=3), "quadratic"), xi, [0.5], 0.05)
+    settings = job(Architecture(mup(depth=3), "quadratic"), xi, [0.5], 0.05)
     true = run(trained(**settings), Exact()).f.values[:, 0]
     found = run(trained(**settings), Lazy(60_000, replicas=8))
     assert true[1] > 0.1
@@ -247,7 +247,7 @@ def test_any_moment_falls_with_the_root_of_the_width():
 def test_gradients_are_independent_of_features_at_initialisation(on):
     """N.23: the dot part of a gradient carried back vanishes before the first step, whatever the activation."""
     Z = np.array([[1.0, 0.5], [-0.3, 0.8]])
-    net = Network(mup(depth=4), "gelu")
+    net = Architecture(mup(depth=4), "gelu")
     task = Task(Z[:1], [1.0], test_inputs=Z)
 
     def observe(space, steps):

@@ -8,7 +8,7 @@ import pytest
 
 from grids import thorough
 from limit_nets import bare_sgd
-from scalewise.limits import SGD, Finite, Infinite, Lazy, Network, learning, run
+from scalewise.limits import SGD, Architecture, Finite, Infinite, Lazy, learning, run
 from scalewise.limits.program import Space, incremental, thetas, trained
 from scalewise.scaling import ABC, mup, ntk, readout_exponents, uniform
 from scalewise.tasks import Task
@@ -34,7 +34,7 @@ WATCHED = np.array([[0.5, -1.2], [1.0, 1.0]])
 def job(strategy, eta, samples=4):
     """Training on the first samples in turn, with the rest of the arguments of `trained` and `incremental`."""
     task = Task(X[:samples], Y[:samples], test_inputs=WATCHED, batches=np.arange(samples)[:, None])
-    net = strategy if isinstance(strategy, Network) else Network(strategy, "tanh")
+    net = strategy if isinstance(strategy, Architecture) else Architecture(strategy, "tanh")
     return {"net": net, "task": task, "sgd": SGD(eta), "steps": samples}
 
 
@@ -135,7 +135,7 @@ def split_rates(abc, n, eta):
 def test_the_parts_in_the_limit(name):
     """One sample of error -1: eta gamma^L and -eta beta^L gamma_11^L by quadrature."""
     one = np.ones((1, 1))
-    net, task = Network(STRATEGIES[name], "tanh"), Task(one, one, test_inputs=one)
+    net, task = Architecture(STRATEGIES[name], "tanh"), Task(one, one, test_inputs=one)
     found = run(incremental(net, task, SGD(0.7), steps=1), Infinite(0.004, start=8192, replicas=6))
     step = learning.one_step(STRATEGIES[name], "tanh", square=1.0, eta=-0.7)
     flags = [float(x == 1) for x in readout_exponents(STRATEGIES[name].to_strategy())]
@@ -166,7 +166,7 @@ def test_thetas_of_named_strategies():
 @pytest.mark.covers("E10")
 @pytest.mark.parametrize("name", ["lag", *thorough("mup", "logits over root n", "readout off")])
 def test_both_programs_have_one_limit(name):
-    net = Network(STRATEGIES[name], "tanh")
+    net = Architecture(STRATEGIES[name], "tanh")
     settings = job(net, 0.4)
     one = run(trained(**settings), Infinite(0.01, start=2048, replicas=4)).f
     two = run(incremental(**settings), Infinite(0.01, start=2048, replicas=4)).f

@@ -15,13 +15,13 @@ import pytest
 from refusals import Refusals, unlike
 from scalewise.limits import (
     SGD,
+    Architecture,
     Exact,
     Finite,
     Infinite,
     Kernel,
     Lazy,
     LazyMatrix,
-    Network,
     layer_kernels,
     learning,
     linear,
@@ -36,7 +36,7 @@ from scalewise.scaling import mup, ntk
 from scalewise.tasks import Loss, Task
 
 X, Y = np.array([[1.2, 0.3], [-0.4, 1.0]]), np.array([1.0, -1.0])
-TASK, NET, SGD_ = Task(X, Y), Network(mup(depth=3), "tanh"), SGD(0.5)
+TASK, NET, SGD_ = Task(X, Y), Architecture(mup(depth=3), "tanh"), SGD(0.5)
 ON: Any = {"on": Finite(8)}
 PAIRED = Task(X, Y, batches=[[[0], [1]], [[1], [0]]])
 
@@ -149,7 +149,7 @@ LAZY: Refusals = [
     (seen(x=np.full((1, 1), math.nan)), "`x` must hold finite numbers only"),
     (seen(weights=np.ones(2)), r"as many rows .* \(1, 1\), \(1, 1\) and \(2,\)"),
 ]
-NTK, CHANGE = Network(ntk(depth=2), "tanh"), {"square": 1.0, "eta": 0.1}
+NTK, CHANGE = Architecture(ntk(depth=2), "tanh"), {"square": 1.0, "eta": 0.1}
 
 
 def kernel_run(**change: Any) -> Callable[[], Any]:
@@ -168,19 +168,19 @@ KERNELS: Refusals = [
 
 
 def deep(net: Any = None, sgd: Any = SGD_, **change: Any) -> Callable[[], Any]:
-    linear = net or Network(mup(depth=3), "linear")
+    linear = net or Architecture(mup(depth=3), "linear")
     return lambda: train(linear, TASK, sgd, steps=1, on=Exact(), **change)
 
 
 LINEAR_AND_SHALLOW: Refusals = [
     (deep(NET), r"Exact\(\) trains linear networks, .* activation 'tanh'. Take Infinite"),
-    (deep(Network(mup(depth=3), "linear", C_b=1.0)), "networks without biases"),
-    (deep(Network(mup(depth=3), "linear", ratios=(1, 2))), "of equal widths"),
+    (deep(Architecture(mup(depth=3), "linear", C_b=1.0)), "networks without biases"),
+    (deep(Architecture(mup(depth=3), "linear", ratios=(1, 2))), "of equal widths"),
     (deep(decoupled=True), "with `decoupled=False`"),
     (deep(features=1), r"`features` are coordinates of particles.*got 1"),
     (deep(sgd=SGD(0.1, momentum=0.5)), "takes plain descent. Set `momentum`"),
     (deep(sgd=SGD(0.1, clip=1)), "and `clip` to None"),
-    (deep(Network(ntk(depth=3), "linear")), "in the kernel regime"),
+    (deep(Architecture(ntk(depth=3), "linear")), "in the kernel regime"),
     (lambda: gram_net(linear.limit(2, 1), dtype=int), "`dtype` must be float64 or"),
     (
         lambda: shallow.limit_kernels(shallow.Reference(8), X * math.nan),
@@ -210,9 +210,9 @@ PROGRAMS_OF_TRAINING = [
     ({"sgd": SGD(0.1, momentum=0.5)}, "plain descent; set `momentum`"),
     ({"sgd": SGD(0.1, clip=1.0)}, "plain descent; set `momentum`"),
     ({"steps": -1}, "`steps` must be"),
-    ({"net": Network(mup(depth=3), "tanh", C_b=1.0)}, "of a network without biases"),
-    ({"net": Network(mup(depth=3), "tanh", ratios=[1, 2])}, "of equal widths and rates"),
-    ({"net": Network(mup(depth=3), "tanh", lambda_W=[1, 2, 1])}, "of equal widths and rates"),
+    ({"net": Architecture(mup(depth=3), "tanh", C_b=1.0)}, "of a network without biases"),
+    ({"net": Architecture(mup(depth=3), "tanh", ratios=[1, 2])}, "of equal widths and rates"),
+    ({"net": Architecture(mup(depth=3), "tanh", lambda_W=[1, 2, 1])}, "of equal widths and rates"),
 ]
 
 

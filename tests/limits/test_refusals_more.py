@@ -52,7 +52,7 @@ def answers(vectors: Any, questions: Any) -> Callable[[], Any]:
 
 
 def text(tokens: Any, **settings: Any) -> Callable[[], Any]:
-    return lambda: lim.words.train(WORDS, tokens, lim.words.Word2Vec(**settings))
+    return lambda: lim.words.train_words(WORDS, tokens, lim.words.Word2Vec(**settings))
 
 
 WORD2VEC: Refusals = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refusals import unlike
-from scalewise.limits import SGD, Finite, Network
+from scalewise.limits import SGD, Architecture, Finite
 from scalewise.limits.learning import transfer_gap
 from scalewise.scaling import abc, classify, mup, ntk, uniform
 from scalewise.tasks import Task
@@ -23,7 +23,7 @@ def sizes(strategy, *, head_only, widths=(64, 256, 1024)):
         replicas = max(6, 4096 // n)
         on = Finite(n, replicas=replicas, dtype=np.float32)
         gap = transfer_gap(
-            Network(strategy, "tanh"),
+            Architecture(strategy, "tanh"),
             FIRST,
             SECOND,
             SGD(0.5),
@@ -67,12 +67,12 @@ def test_pretraining_fades_in_every_kernel_regime(strategy):
 @pytest.mark.covers("E12")
 def test_the_second_training_is_what_it_says():
     """Nothing differs where nothing was learned; the body, first layer included, carries what was."""
-    net, on = Network(mup(depth=3), "tanh"), Finite(48)
+    net, on = Architecture(mup(depth=3), "tanh"), Finite(48)
     own = {"steps": (4, 1), "on": on, "head_only": True}
     one, other = (transfer_gap(net, FIRST, SECOND, SGD(eta), **own) for eta in (0.4, 1e-12))
     assert np.abs(other).max() < 1e-9
     assert np.abs(one).max() > 1e-3
-    shallow = transfer_gap(Network(mup(depth=2), "tanh"), FIRST, SECOND, SGD(0.4), **own)
+    shallow = transfer_gap(Architecture(mup(depth=2), "tanh"), FIRST, SECOND, SGD(0.4), **own)
     assert np.abs(shallow).max() > 1e-3
     assert np.abs(transfer_gap(net, FIRST, SECOND, SGD(0.4), steps=(0, 4), on=on)).max() == 0
     whole = transfer_gap(net, FIRST, SECOND, SGD(0.4), steps=(4, 2), on=on)
@@ -87,8 +87,8 @@ def test_the_second_training_is_what_it_says():
     np.testing.assert_allclose(gaps[2] - gaps[1], gaps[1] - gaps[0], rtol=1e-8, atol=1e-12)
 
 
-NET = Network(mup(depth=3), "tanh")
-BIASED = Network(mup(depth=3), "tanh", C_b=0.1)
+NET = Architecture(mup(depth=3), "tanh")
+BIASED = Architecture(mup(depth=3), "tanh", C_b=0.1)
 BAD = [
     (lambda: transfer_gap(BIASED, FIRST, SECOND, SGD(0.1), steps=(1, 1), on=Finite(8)),
      "without biases"),

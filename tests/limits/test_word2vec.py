@@ -198,7 +198,7 @@ QUICK = Word2Vec(subsample=1.0, batch=32, draws=64, negatives=5, window=3, block
 @pytest.mark.parametrize("width", [4, 0])
 def test_training_finds_the_topics(width: int) -> None:
     e = words.network(V, width, seed=2) if width else words.limit(V)
-    e = words.train(e, text(), QUICK)
+    e = words.train_words(e, text(), QUICK)
     h = e.context / np.linalg.norm(e.context, axis=1, keepdims=True)
     gram = h @ h.T
     same = gram[:6, :6][~np.eye(6, dtype=bool)].mean() + gram[6:, 6:][~np.eye(6, dtype=bool)].mean()
@@ -207,7 +207,8 @@ def test_training_finds_the_topics(width: int) -> None:
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
     runs = [
-        words.train(words.limit(V), text(4000), replace(QUICK, seed=s)).context for s in (0, 0, 1)
+        words.train_words(words.limit(V), text(4000), replace(QUICK, seed=s)).context
+        for s in (0, 0, 1)
     ]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert np.abs(runs[0] - runs[2]).max() > 1e-3
@@ -219,7 +220,7 @@ from scalewise.limits import words
 from scalewise.limits.words import Word2Vec
 tokens = np.load(sys.argv[1])
 settings = Word2Vec(**json.loads(sys.argv[3]))
-words.train(words.limit(12), tokens, settings, store=sys.argv[2],
+words.train_words(words.limit(12), tokens, settings, store=sys.argv[2],
                progress=lambda done, of: print(done, flush=True))
 """
 
@@ -242,16 +243,16 @@ def test_a_run_killed_at_any_moment_goes_on_where_it_was(tmp_path: Path) -> None
                 break
     assert process.returncode == -signal.SIGKILL
     seen: list[int] = []
-    e = words.train(
+    e = words.train_words(
         words.limit(V), tokens, QUICK, store=store, progress=lambda done, _: seen.append(done)
     )
     assert seen[0] >= finished  # no finished block was lost
     assert seen[-1] == 20
-    whole = words.train(words.limit(V), tokens, QUICK)
+    whole = words.train_words(words.limit(V), tokens, QUICK)
     np.testing.assert_array_equal(e.context, whole.context)
     np.testing.assert_array_equal(e.target, whole.target)
     again: list[int] = []
-    words.train(
+    words.train_words(
         words.limit(V), tokens, QUICK, store=store, progress=lambda done, _: again.append(done)
     )
     assert again == [20]
@@ -259,12 +260,12 @@ def test_a_run_killed_at_any_moment_goes_on_where_it_was(tmp_path: Path) -> None
 
 def test_stores_of_other_runs_are_refused(tmp_path: Path) -> None:
     store, tokens = tmp_path / "run", text(2000)
-    words.train(words.limit(V), tokens, QUICK, store=store)
+    words.train_words(words.limit(V), tokens, QUICK, store=store)
     with pytest.raises(ValueError, match=r"other arguments \(seed: 0 there, 5 here\)"):
-        words.train(words.limit(V), tokens, replace(QUICK, seed=5), store=store)
+        words.train_words(words.limit(V), tokens, replace(QUICK, seed=5), store=store)
     (store / "run.json").write_text("nothing of the kind")
     with pytest.raises(ValueError, match="must be a new path or the store of an earlier run"):
-        words.train(words.limit(V), tokens, QUICK, store=store)
+        words.train_words(words.limit(V), tokens, QUICK, store=store)
 
 
 @pytest.mark.covers("E19")
@@ -338,7 +339,7 @@ REFUSED = [
         "`Word2Vec.power` must be a finite number of at least 0; got -1.0",
     ),
     (
-        lambda: words.train(words.limit(3), text(100), QUICK),
+        lambda: words.train_words(words.limit(3), text(100), QUICK),
         "`tokens` must be at least two words numbered from 0 to 2; got 100 of them",
     ),
 ]

@@ -111,7 +111,7 @@ def _overflowing(z):
 def test_whatever_leaves_the_domain_of_an_activation_says_how_far_it_goes():
     sigma, far = sw.activation(_overflowing, name="mine"), 100 * np.array([[3.0, 2.0], [2.0, -1.0]])
     net = sw.MLP(3, 16, sigma, input_dim=2, output_dim=1)
-    limit, sgd = limits.Network(sw.scaling.mup(depth=3), sigma), limits.SGD(0.1)
+    limit, sgd = limits.Architecture(sw.scaling.mup(depth=3), sigma), limits.SGD(0.1)
     task, steps = sw.Task(10 * far, np.ones(2)), {"steps": 3}
     calls: list = []
     for dtype in ("float32", "float64"):

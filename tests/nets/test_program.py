@@ -16,8 +16,8 @@ from architectures import (
 from grids import few
 from networks import agrees_at_two_widths
 from scalewise.nets._networks import precision
-from scalewise.nets._program import Drawn, measured_layers, metric_and_ntk
-from scalewise.networks._nodes import Dropout
+from scalewise.nets._program import DrawnProgram, measured_layers, metric_and_ntk
+from scalewise.networks._nodes import Drop
 
 RNG = np.random.default_rng(3)
 
@@ -35,7 +35,7 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     """Its metric and NTK, averaged over many last weights, which are drawn here one by one."""
     net = network("tanh", name)
     program, x = net.program, RNG.normal(size=(2, 6, 2))
-    drawn = Drawn(program, (net.depth,), slopes=True, samples=2)
+    drawn = DrawnProgram(program, (net.depth,), slopes=True, samples=2)
     with precision("float64"):
         numbers = jnp.asarray(RNG.normal(size=sum(int(np.prod(s)) for s in drawn.sizes)))
         weights, signs = drawn.drawn_from(numbers)
@@ -51,7 +51,7 @@ def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
         H = (H - count * count * u_part) / count + u_part
 
         nodes = program.nodes
-        masks = {k: w for k, w in weights.items() if isinstance(nodes[k], Dropout)}
+        masks = {k: w for k, w in weights.items() if isinstance(nodes[k], Drop)}
         tapped = {
             k: (w.reshape(*w.shape[:-2], nodes[k].taps, -1, w.shape[-1]), b)
             for k, (w, b) in weights.items()

@@ -25,7 +25,7 @@ from scalewise.nets import _estimators, _families
 from scalewise.nets._dntk import Differentials, sample_dntk
 from scalewise.nets._networks import precision
 from scalewise.nets._ntk_statistics import Statistics, sample_statistics
-from scalewise.networks._nodes import Dropout
+from scalewise.networks._nodes import Drop
 from scalewise.networks._weights import rates_of
 
 RNG = np.random.default_rng(12)
@@ -71,7 +71,7 @@ def contracted(function, theta, rates) -> dict[str, np.ndarray]:
 
 def flat_parameters(program, weights):
     """Weights by tap, and their rates, in a row; and back."""
-    masks = {k: w for k, w in weights.items() if isinstance(program.nodes[k], Dropout)}
+    masks = {k: w for k, w in weights.items() if isinstance(program.nodes[k], Drop)}
     tapped = {
         k: (w.reshape(*w.shape[:-2], program.nodes[k].taps, -1, w.shape[-1]), b)
         for k, (w, b) in weights.items()

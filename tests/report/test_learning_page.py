@@ -14,7 +14,7 @@ import scalewise as sw
 from page_outline import outline
 from scalewise.cli._app import app
 from scalewise.cli._options import Learning
-from scalewise.report import Learned, training_record, write_training_report
+from scalewise.report import LearnedPanels, training_record, write_training_report
 from scalewise.training import (
     Bayes,
     GradientDescent,
@@ -48,9 +48,9 @@ def as_measured(theory: xr.Dataset, width: int) -> xr.Dataset:
 
 
 @pytest.fixture(scope="module")
-def learned() -> Learned:
+def learned() -> LearnedPanels:
     theory = predict_training(NET, TASK, GradientFlow(), observables="all")
-    return Learned(
+    return LearnedPanels(
         NET,
         TASK,
         theory,
@@ -62,7 +62,7 @@ def learned() -> Learned:
     )
 
 
-def test_the_page_is_whole_and_tells_what_was_found(learned: Learned, tmp_path: Path) -> None:
+def test_the_page_is_whole_and_tells_what_was_found(learned: LearnedPanels, tmp_path: Path) -> None:
     page = write_training_report(tmp_path / "out", learned)
     found = outline(page)
     sections = [attrs["id"] for tag, attrs in found.elements if tag == "section"]
@@ -86,7 +86,7 @@ def test_the_page_is_whole_and_tells_what_was_found(learned: Learned, tmp_path: 
     assert [row["width"] for row in record["test_loss"]["measured"]] == [2000, 4000]
 
 
-def test_parts_of_the_slope_add_up_to_it(learned: Learned) -> None:
+def test_parts_of_the_slope_add_up_to_it(learned: LearnedPanels) -> None:
     """What the page shows by part: through the mean, part by part, and through the covariance."""
     theory = learned.theory
     mean = (theory.bias * theory.output_mean_nlo_by_part.sum("part")).sum("output")
@@ -96,7 +96,9 @@ def test_parts_of_the_slope_add_up_to_it(learned: Learned) -> None:
     np.testing.assert_allclose(layers, theory.output_mean_nlo, atol=1e-12)
 
 
-def test_a_page_of_leading_order_says_that_it_is_one(learned: Learned, tmp_path: Path) -> None:
+def test_a_page_of_leading_order_says_that_it_is_one(
+    learned: LearnedPanels, tmp_path: Path
+) -> None:
     plain = replace(
         learned, theory=predict_training(NET, TASK, GradientFlow()), ensembles={}, motion=None
     )

@@ -8,7 +8,7 @@ import pytest
 import scalewise as sw
 from grids import each
 from scalewise.nets._networks import precision
-from scalewise.networks._nodes import Attend, Norm
+from scalewise.networks._nodes import Attend, Normalise
 from scalewise.theory.flow._attention import drawn_heads
 from scalewise.theory.flow._units import normals, rooted
 
@@ -114,9 +114,9 @@ def test_stated_errors_are_those_of_other_draws(places: int, monkeypatch) -> Non
         (None, True, 0.5, None),
         (None, False, 1.0, None),
         ("relu", True, 0.5, None),
-        (None, True, 0.5, Norm((), 0.3, False)),
-        (None, False, 1.0, Norm((), 0.2, True)),
-        ("erf", True, 0.5, Norm((), 0.1, False)),
+        (None, True, 0.5, Normalise((), 0.3, False)),
+        (None, False, 1.0, Normalise((), 0.2, True)),
+        ("erf", True, 0.5, Normalise((), 0.1, False)),
     ],
 )
 def test_heads_of_finite_size_are_those_of_drawn_heads(sigma, causal, power, norm) -> None:

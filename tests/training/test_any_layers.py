@@ -16,7 +16,7 @@ from architectures import (
 from grids import few
 from scalewise.nets._networks import precision
 from scalewise.nets._packed import Packed
-from scalewise.networks._nodes import Dropout
+from scalewise.networks._nodes import Drop
 from scalewise.training import Bayes, GradientDescent, LastLayer
 from scalewise.training.ensembles._start import draw
 
@@ -34,7 +34,7 @@ EVERY = {
 def test_outputs_and_ntk_are_those_of_an_explicit_forward_pass(name: str) -> None:
     net = sw.Network(*EVERY[name], input_shape=(6, 2), width=6, **RATES)
     own, program, x = Packed(net.program), net.program, RNG.normal(size=(2, 6, 2))
-    assert not any(isinstance(node, Dropout) for node in program.nodes)
+    assert not any(isinstance(node, Drop) for node in program.nodes)
     assert own.count == net.parameters == len(own.scales("float64"))
 
     def outputs(packed):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from scalewise.networks import Network
-from scalewise.report import Learned
+from scalewise.report import LearnedPanels
 from scalewise.tasks import Task
 from scalewise.training import (
     Bayes,
@@ -31,7 +31,7 @@ VARIANCES = tuple(float(v) for v in np.geomspace(0.25, 4.0, 17))
 
 def predicted(
     net: Network, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
-) -> Learned:
+) -> LearnedPanels:
     """Results that are known before a network is trained."""
     with shared_tensors():
         return _predicted(net, task, algorithm, run, noise_variance=noise_variance)
@@ -39,7 +39,7 @@ def predicted(
 
 def _predicted(
     net: Network, task: Task, algorithm: Any, run: Mapping[str, object], *, noise_variance: float
-) -> Learned:
+) -> LearnedPanels:
     with without_warning():  # the page and the terminal tell the small parameter
         theory = predict_training(net, task, algorithm, observables="all")
     change = theory.get("ntk_change_nlo")
@@ -59,7 +59,7 @@ def _predicted(
         "last layer only": LastLayer(),
     }
     first = net.C_W[0]
-    return Learned(
+    return LearnedPanels(
         net,
         task,
         theory,
@@ -77,7 +77,7 @@ def _predicted(
 
 
 def with_networks(
-    learned: Learned,
+    learned: LearnedPanels,
     algorithm: Any,
     networks: int,
     widths: list[int],
@@ -86,7 +86,7 @@ def with_networks(
     tolerance: float,
     store: Path,
     progress: Callable[[str, int, int], None],
-) -> Learned:
+) -> LearnedPanels:
     """These results with ensembles trained at some widths, one of them that of the network.
 
     Where order 1/n is not known there is nothing to hold a finite width against: no comparison.
@@ -116,7 +116,7 @@ def with_networks(
     return replace(learned, ensembles=found, comparison=outcome)
 
 
-def losses(learned: Learned) -> str:
+def losses(learned: LearnedPanels) -> str:
     """A few lines for a terminal."""
     n = np.array([float(learned.width)])
     at, neglected = learned.at(n)

@@ -178,7 +178,7 @@ def _trained(
     common: dict[str, Any] = {"steps": config.steps, "every": record, "kernels": True}
     drawn: dict[str, Any] = {"replicas": len(seeds), "seed": config.seed + seeds[0]}
     if name == "NTK":  # exact, whatever the number of particles
-        one = shallow.train(task, reference, name, on=Lazy(2, **drawn), **common)
+        one = shallow.train_shallow(task, reference, name, on=Lazy(2, **drawn), **common)
         logits, power = one.scaled_logits, 1.0  # of order one as they stand
     else:
         width, scaling = (d, "NTK") if name == "reference" else (config.width, name)
@@ -186,7 +186,7 @@ def _trained(
             # Other seeds than the limits', so that nothing is shared with them but the law.
             drawn["seed"] += config.seeds
         on = Finite(width, dtype=np.float32, **drawn)
-        one = shallow.train(task, reference, scaling, on=on, **common)
+        one = shallow.train_shallow(task, reference, scaling, on=on, **common)
         logits, power = one.logits, (width / d) ** one.attrs["output_power"]
     tests = one.is_test.values
     both = reference.rate_a * one.kernel_a + reference.rate_w * one.kernel_w

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 
 from scalewise.experiments._form import Folder, Progress, power, settings
 from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, log_axes, panels
-from scalewise.limits import SGD, Exact, Finite, Lazy, Network, train
+from scalewise.limits import SGD, Architecture, Exact, Finite, Lazy, train
 from scalewise.limits import run as run_program
 from scalewise.limits.program import trained
 from scalewise.scaling import mup
@@ -141,12 +141,12 @@ def _group(
     return xr.Dataset({"outputs": (("seed", "step"), outputs)})
 
 
-def _settings(config: Config, phi: str, model: str) -> tuple[Network, float, bool]:
+def _settings(config: Config, phi: str, model: str) -> tuple[Architecture, float, bool]:
     """Network, rate, and whether decoupled."""
     hidden = 1 if model == "depth 1" else 2
     slower = 1 if hidden == 1 else 4
     rate = config.linear_rate if phi == "linear" else config.quadratic_rate / slower
-    return Network(mup(depth=hidden + 1), phi), rate, model == MODELS[2]
+    return Architecture(mup(depth=hidden + 1), phi), rate, model == MODELS[2]
 
 
 def _outputs(config: Config, phi: str, model: str, taught: np.ndarray, on: object) -> np.ndarray:

@@ -124,7 +124,7 @@ def _answers(model: int, store: str | None = None, *, config: Config) -> xr.Data
     )
     V = config.vocabulary
     start = words.network(V, model, seed=config.seed) if model else words.limit(V)
-    h = words.train(start, tokens, settings, store=store).context
+    h = words.train_words(start, tokens, settings, store=store).context
     right = {
         key: analogy_answers(h, questions[:, :3], cosine=cosine) == questions[:, 3]
         for key, cosine in (("right", False), ("right_cosine", True))

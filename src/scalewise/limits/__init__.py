@@ -12,7 +12,7 @@ from scalewise.limits._kernel_regime import layer_kernels as layer_kernels
 from scalewise.limits._kernel_regime import limit_kernel as limit_kernel
 from scalewise.limits._kernel_regime import motion_kernel as motion_kernel
 from scalewise.limits._lazy import LazyMatrix as LazyMatrix
-from scalewise.limits._network import Network as Network
+from scalewise.limits._network import Architecture as Architecture
 from scalewise.limits._network import WidthPowers as WidthPowers
 from scalewise.limits._network import powers as powers
 from scalewise.limits._on import Exact as Exact

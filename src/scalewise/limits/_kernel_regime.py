@@ -18,7 +18,7 @@ from scalewise._checked import Count, Index, checked
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.gaussian import pair_moments
-from scalewise.limits._network import Network
+from scalewise.limits._network import Architecture
 from scalewise.scaling import classify, readout_exponents, update_exponents
 
 Square = Float[np.ndarray, "sample sample"]
@@ -62,7 +62,7 @@ class LayerKernels:
 
 
 @checked
-def layer_kernels(net: Network, inputs: Inputs) -> LayerKernels:
+def layer_kernels(net: Architecture, inputs: Inputs) -> LayerKernels:
     r"""Kernels of all hidden layers at initialisation.
 
     $$K^1=C_W^1\xi^\top\xi'+C_b^1,\quad G^\ell=\langle\phi\phi\rangle_{K^\ell},\quad
@@ -105,7 +105,7 @@ def layer_kernels(net: Network, inputs: Inputs) -> LayerKernels:
     if np.any(np.diag(K) == 0):
         raise ValueError(
             f"Input {int(np.argmin(np.diag(K)))} is a vector of zeros and C_b = 0 in the first layer, so it has "
-            "no preactivations. Drop it, or give `Network` a C_b above 0."
+            "no preactivations. Drop it, or give `Architecture` a C_b above 0."
         )
     features, slopes = [X @ X.T], []
     for C_W, C_b in zip(net.C_W[1:], net.C_b[1:], strict=True):
@@ -127,7 +127,7 @@ def _moments(sigma: Activation, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @checked
-def initial_kernel(net: Network, inputs: Inputs) -> Square:
+def initial_kernel(net: Architecture, inputs: Inputs) -> Square:
     r"""Covariance of the initial outputs: $C_W^{L+1}G^L+C_b^{L+1}$ if $A=\frac12$, and 0 else.
 
     Args:
@@ -156,7 +156,9 @@ def initial_kernel(net: Network, inputs: Inputs) -> Square:
 
 
 @checked
-def motion_kernel(net: Network, inputs: Inputs, layer: Count, *, decoupled: bool = False) -> Square:
+def motion_kernel(
+    net: Architecture, inputs: Inputs, layer: Count, *, decoupled: bool = False
+) -> Square:
     r"""Kernel by which a step on one input moves the preactivations of a hidden layer along their gradient.
 
     $$n^{r_{\le\ell}}\,\delta h^\ell(\xi)=-\eta\chi\,dh^\ell_0(\xi')\,M^\ell(\xi',\xi)+\dots,\qquad
@@ -195,7 +197,7 @@ def motion_kernel(net: Network, inputs: Inputs, layer: Count, *, decoupled: bool
     return _motion(net, layer_kernels(net, inputs), layer, decoupled)
 
 
-def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) -> Square:
+def _motion(net: Architecture, kernels: LayerKernels, layer: int, decoupled: bool) -> Square:
     strategy = net.strategy
     A, U = readout_exponents(strategy)
     r_l = update_exponents(strategy)
@@ -211,7 +213,7 @@ def _motion(net: Network, kernels: LayerKernels, layer: int, decoupled: bool) ->
 
 
 @checked
-def limit_kernel(net: Network, inputs: Inputs, *, decoupled: bool = False) -> Square:
+def limit_kernel(net: Architecture, inputs: Inputs, *, decoupled: bool = False) -> Square:
     r"""The kernel whose gradient descent is training at infinite width, for any stable strategy with $r>0$.
 
     $$\begin{aligned}\Theta&=[U=1]\,\lambda_W^{L+1}\Sigma^{LL}+[A+r=1]\,M^LD^L+[q^b_{L+1}=r']\,\lambda_b^{L+1},\\
@@ -257,7 +259,7 @@ def limit_kernel(net: Network, inputs: Inputs, *, decoupled: bool = False) -> Sq
     return theta
 
 
-def _refuse_moving_features(net: Network) -> None:
+def _refuse_moving_features(net: Architecture) -> None:
     found = classify(net.strategy)
     if found.r == 0:
         raise ValueError(

@@ -12,7 +12,7 @@ import numpy as np
 from scalewise._readable import readable
 from scalewise.limits._descent import SGD
 from scalewise.limits._lazy import NotFiniteError
-from scalewise.limits._network import Network
+from scalewise.limits._network import Architecture
 from scalewise.limits._tolerance import standard_error
 from scalewise.tasks import Task
 
@@ -53,7 +53,7 @@ class RunCourse(ABC):
 class Job(RunCourse):
     """A deep network that is trained."""
 
-    net: Network
+    net: Architecture
     sgd: SGD
     features: int = 0  # how many coordinates of every hidden layer are recorded
     # Whether gradients are carried back through independent copies of the initial matrices.
@@ -64,7 +64,7 @@ class Job(RunCourse):
         if self.task.paired:
             raise ValueError(
                 "Deep networks take one batch in each step, and the `batches` of this task hold two. Give an array "
-                "(step, batch), or train one hidden layer with `shallow.train`."
+                "(step, batch), or train one hidden layer with `shallow.train_shallow`."
             )
 
     def remedy(self, t: int) -> str:

@@ -22,7 +22,7 @@ Width = Annotated[float | int, Must("a width of at least 1, or math.inf", lambda
 @checked
 @dataclass(frozen=True, init=False)
 @readable
-class Network:
+class Architecture:
     r"""A multilayer perceptron whose hyperparameters scale with its width as a strategy says.
 
     $$h^1=W^1\xi+b^1,\quad x^\ell=\phi(h^\ell),\quad h^{\ell+1}=W^{\ell+1}x^\ell+b^{\ell+1},\quad f=h^{L+1},$$
@@ -195,10 +195,10 @@ def _per_layer(name: str, value: PerLayer, layers: int, *, positive: bool) -> tu
     values = (value,) * layers if isinstance(value, float | int) else tuple(value)
     if len(values) != layers:
         raise ValueError(
-            f"`Network.{name}` needs one number, or one for each of {layers} layers; got {value!r}."
+            f"`Architecture.{name}` needs one number, or one for each of {layers} layers; got {value!r}."
         )
     for v in values:
         if not math.isfinite(v) or v < 0 or (positive and v == 0):
             kind = "positive" if positive else "at least 0"
-            raise ValueError(f"`Network.{name}` must be {kind} and finite; got {v!r}.")
+            raise ValueError(f"`Architecture.{name}` must be {kind} and finite; got {v!r}.")
     return tuple(map(float, values))

@@ -46,7 +46,7 @@ class Finite:
 class Lazy:
     r"""Matrices of width $M$ that are never drawn: equal in law to real ones, at a cost linear in the width.
 
-    In `shallow.train`, where no matrix lies between hidden layers: the limit, by $M$ particles.
+    In `shallow.train_shallow`, where no matrix lies between hidden layers: the limit, by $M$ particles.
 
     Args:
         width: $M$, at least 1.

@@ -14,7 +14,7 @@ from scalewise._labelled import dataset
 from scalewise._threads import blas_threads_for
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, Records
-from scalewise.limits._network import Network
+from scalewise.limits._network import Architecture
 from scalewise.limits._on import Exact, Finite, Infinite, Kernel, Lazy
 from scalewise.limits._tolerance import standard_error
 from scalewise.limits.methods._coefficients import train_coefficients
@@ -41,7 +41,7 @@ class TrainingError(ValueError):
 
 @checked
 def train(
-    net: Network,
+    net: Architecture,
     task: Task,
     sgd: SGD,
     *,

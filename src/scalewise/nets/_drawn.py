@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks.spi import Draw, Dropout, Program, Weights
+from scalewise.networks.spi import Draw, Drop, Program, Weights
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DrawnNumbers:
     def weighted(self) -> list[int]:
         """The random layers that are drawn, and the masks."""
         nodes = self.program.nodes
-        found = (k for k in self.program.behind(self.read) if isinstance(nodes[k], Draw | Dropout))
+        found = (k for k in self.program.behind(self.read) if isinstance(nodes[k], Draw | Drop))
         return sorted({self.program.weights_of(k) for k in found})
 
     @cached_property
@@ -43,7 +43,7 @@ class DrawnNumbers:
         shapes: list[tuple[int, ...]] = []
         for node in self.weighted:
             channels, sites = self.program.channels[node], self.program.positions[node]
-            if isinstance(self.program.nodes[node], Dropout):
+            if isinstance(self.program.nodes[node], Drop):
                 shapes += [(self.samples, *sites, channels), ()]
                 continue
             places = self.program.places(node)
@@ -78,7 +78,7 @@ class DrawnNumbers:
         weights: Weights = {}
         for k, node in enumerate(self.weighted):
             made = self.program.nodes[node]
-            if isinstance(made, Dropout):
+            if isinstance(made, Drop):
                 limit = NormalDist().inv_cdf(made.keep) if made.keep < 1 else math.inf
                 below = shaped[2 * k] < limit
                 weights[node] = below.astype(shaped[2 * k].dtype) / made.keep, None

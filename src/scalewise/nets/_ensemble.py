@@ -25,7 +25,7 @@ LOST = "lost"  # a part in which networks of whom nothing else counts have an en
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class NetworkEnsemble:
     """Networks of one shape, and what is summed over them.
 
     Args:
@@ -52,7 +52,7 @@ def first_activation(net: Network) -> Activation:
     return next(iter(net.activations), activation("linear"))
 
 
-def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
+def batch_size(ensemble: NetworkEnsemble, networks: int, memory: int) -> int:
     """Networks per batch: within the budget, and all batches nearly equal.
 
     How many devices share one does not count, so that a run is resumed, and added up, alike on any number.
@@ -63,7 +63,7 @@ def batch_size(ensemble: Ensemble, networks: int, memory: int) -> int:
 
 
 def run(
-    ensemble: Ensemble,
+    ensemble: NetworkEnsemble,
     networks: int,
     *,
     seed: int,
@@ -108,7 +108,7 @@ def run(
     return _restored(ensemble, written)
 
 
-def _restored(ensemble: Ensemble, written: dict[str, np.ndarray]) -> dict[str, Sums]:
+def _restored(ensemble: NetworkEnsemble, written: dict[str, np.ndarray]) -> dict[str, Sums]:
     """The sums of every part, from arrays named part.field; none before the first batch."""
     return {
         part: restore(

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from scalewise.nets._dntk import Differentials, sample_dntk
-from scalewise.nets._ensemble import Ensemble, Kind, first_activation
+from scalewise.nets._ensemble import Kind, NetworkEnsemble, first_activation
 from scalewise.nets._networks import traced
 from scalewise.nets._ntk import PROBES, mean_ntks, row_numbers
 from scalewise.nets._ntk_statistics import Statistics, sample_statistics
-from scalewise.nets._program import Drawn, measured_layers, sample_program
+from scalewise.nets._program import DrawnProgram, measured_layers, sample_program
 from scalewise.nets._random import normals
 from scalewise.nets._sampler import draw_layers, draw_numbers, first_factor, metrics, ranks
 from scalewise.networks import Network
 
-Builder = Callable[[Any, np.ndarray, dict[str, Kind], str], Ensemble]
+Builder = Callable[[Any, np.ndarray, dict[str, Kind], str], NetworkEnsemble]
 
 
-def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> NetworkEnsemble:
     """Metrics and NTKs of every layer, without weights."""
     widths = zip(net.hidden_widths, net.skips[1:], strict=True)
     if "halves" in sums and any(skip and width == 1 for width, skip in widths):
@@ -50,18 +50,18 @@ def _layers(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> E
             found["ntk"] = _upper(mean_ntks(net, x, layers, rest))
         return found
 
-    return Ensemble(
+    return NetworkEnsemble(
         f"layers-{n[0]}", draw, sums, net.activation, (0, *n), floats * np.dtype(dtype).itemsize
     )
 
 
-def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _statistics(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> NetworkEnsemble:
     """The whole NTK of what neurons read, from real weights."""
     of = Statistics(net.program, measured_layers(net), len(x), tuple(sums))
     return _weighted(net, x, sums, dtype, of=of, sample=sample_statistics, stream=2)
 
 
-def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _dntk(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> NetworkEnsemble:
     """Steps along gradients, from real weights and random signs."""
     of = Differentials(net.program, measured_layers(net), len(x), tuple(sums))
     return _weighted(net, x, sums, dtype, of=of, sample=sample_dntk, stream=3)
@@ -76,7 +76,7 @@ def _weighted(
     of: Statistics | Differentials,
     sample: Callable[..., dict[str, Any]],
     stream: int,
-) -> Ensemble:
+) -> NetworkEnsemble:
     """Networks with real weights; the draws themselves are kept in float64, and once more while they are summed."""
     inputs, count = x.astype(dtype), of.numbers.count
 
@@ -88,14 +88,14 @@ def _weighted(
     name = {2: "statistics", 3: "dntk"}[stream]
     size = of.floats() * np.dtype(dtype).itemsize + kept
     widths = net.widths[1:-1]
-    return Ensemble(
+    return NetworkEnsemble(
         f"{name}-{widths[0]}", draw, sums, first_activation(net), (stream, *widths), size
     )
 
 
-def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> Ensemble:
+def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> NetworkEnsemble:
     """Metrics and NTKs of the layers of one site of any network, from real weights."""
-    drawn = Drawn(net.program, measured_layers(net), "ntk" in sums, len(x), "halves" in sums)
+    drawn = DrawnProgram(net.program, measured_layers(net), "ntk" in sums, len(x), "halves" in sums)
     count = sum(math.prod(size) for size in drawn.sizes)
     inputs = x.astype(dtype)
 
@@ -108,7 +108,7 @@ def _program(net: Network, x: np.ndarray, sums: dict[str, Kind], dtype: str) -> 
         return upper
 
     sigma = first_activation(net)
-    return Ensemble(
+    return NetworkEnsemble(
         f"program-{net.width}",
         draw,
         sums,

@@ -16,7 +16,7 @@ from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.nets._arguments import check_count, check_size, choose
 from scalewise.nets._devices import generator
-from scalewise.nets._ensemble import Ensemble, Sums, run
+from scalewise.nets._ensemble import NetworkEnsemble, Sums, run
 from scalewise.nets._estimators import Estimator, accumulators, estimators
 from scalewise.nets._extrapolate import check_widths, extrapolation, fit
 from scalewise.nets._families import FAMILIES
@@ -165,7 +165,9 @@ def measure(
         return kept(result, record)
 
 
-def _plan(net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str) -> dict[str, Ensemble]:
+def _plan(
+    net: Network, x: np.ndarray, names: tuple[str, ...], dtype: str
+) -> dict[str, NetworkEnsemble]:
     """The ensembles to be drawn at one set of widths, in the order of the families."""
     kinds = accumulators(estimators(net)[name] for name in names)
     return {f: build(net, x, kinds[f], dtype) for f, build in FAMILIES.items() if f in kinds}

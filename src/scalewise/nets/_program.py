@@ -29,7 +29,7 @@ Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnProgram:
     """A program with the numbers that its networks need.
 
     Args:
@@ -105,7 +105,7 @@ class Drawn:
 
 
 def metric_and_ntk(
-    drawn: Drawn,
+    drawn: DrawnProgram,
     weights: Weights,
     x: Any,
     layer: int,
@@ -180,7 +180,7 @@ def first_layer(net: Network, x: np.ndarray, *, ntk: bool = False) -> np.ndarray
 
 
 @partial(jax.jit, static_argnames="drawn")
-def sample_program(numbers: Any, x: Any, *, drawn: Drawn) -> tuple[Any, Any, Any]:
+def sample_program(numbers: Any, x: Any, *, drawn: DrawnProgram) -> tuple[Any, Any, Any]:
     """Metrics and NTKs of a batch: (network, layer, sample, sample) each; and metrics by halves, an axis before."""
     plain = replace(drawn, slopes=False)
 

@@ -25,14 +25,14 @@ from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Max,
     Mix,
     Node,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
-    Spread,
     Stack,
     Sum,
     Weigh,
@@ -65,7 +65,7 @@ def back(
         if isinstance(node, Draw):
             W = weights[program.weights_of(here)][0]
             below = [spread_back(_through(W, node, delta), node.windows, size)]
-        elif isinstance(node, Dropout):
+        elif isinstance(node, Drop):
             below = [weights[here][0] * delta]
         else:
             below = backward(node, [found[k] for k in node.of], found[here], size, delta, slope)
@@ -126,7 +126,7 @@ def backward(
     """
     if isinstance(node, Pointwise):
         return [delta * slope(node.sigma, 1)(below[0])]
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         return [_of_norm(node, below[0], delta, *below[1:])]
     if isinstance(node, Sum):
         return [factor * delta for factor in node.factors]
@@ -150,7 +150,7 @@ def backward(
         count = np.maximum(largest.sum(axis=-2, keepdims=True), 1)
         apart = delta[..., None, :] * (largest / count)
         return [spread_back(apart, node.windows, size)]
-    assert isinstance(node, Spread)
+    assert isinstance(node, PositionMap)
     return [_of_spread(node, delta, size)]
 
 
@@ -160,7 +160,7 @@ def _times(delta: Any, others: Sequence[Any]) -> Any:
     return delta
 
 
-def _of_norm(node: Norm, x: Any, delta: Any, mask: Any = None) -> Any:
+def _of_norm(node: Normalise, x: Any, delta: Any, mask: Any = None) -> Any:
     shape = (*x.shape[:-1], node.groups, x.shape[-1] // node.groups)
     groups, delta, y = (a.reshape(shape) for a in (x, delta, normed(node, x, np, mask)))
     mean = mean_of(node, len(shape), mask)
@@ -209,7 +209,7 @@ def _of_heads(node: Attend, below: Sequence[Any], delta: Any, slope: Slope) -> l
     return [np.moveaxis(a, 1, 2) for a in found]
 
 
-def _of_spread(node: Spread, delta: Any, size: Sequence[int]) -> Any:
+def _of_spread(node: PositionMap, delta: Any, size: Sequence[int]) -> Any:
     windows = [IDENTITY if isinstance(own, Matrix) else own for own in node.along]
     taps = int(np.prod([window.taps for window in windows if not window.is_identity]))
     ones = np.ones((taps, 1))

@@ -26,18 +26,18 @@ from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Hyperparameters,
     Max,
     Mix,
     Node,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
     Read,
     Reading,
     Source,
-    Spread,
     Stack,
     Sum,
     Weigh,
@@ -303,7 +303,7 @@ class Builder:
         positions = moved(self.name, of, along)
         of, along, mask = seen_by(self, of, along)
         made = replace(of, positions=positions, parts=(), mask=mask)
-        return self.put(Spread((of.node,), along, factor), made)
+        return self.put(PositionMap((of.node,), along, factor), made)
 
     def attend(
         self,
@@ -314,7 +314,7 @@ class Builder:
         *,
         grows: bool,
         causal: bool,
-        norm: Norm | None = None,
+        norm: Normalise | None = None,
         turns: tuple[Matrix, Matrix] | None = None,
         group: int = 1,
         bias: tuple[Matrix, ...] = (),
@@ -416,7 +416,7 @@ class Builder:
                 f"{self.name} stands behind random layers; of the inputs there are not as many channels as the "
                 "network is wide. Put it behind the first one."
             )
-        return self.put(Dropout((of.node,), keep), replace(of, gaussian=False, parts=()))
+        return self.put(Drop((of.node,), keep), replace(of, gaussian=False, parts=()))
 
     def norm(
         self, of: Field, eps: float, *, centred: bool, joint: bool = False, groups: int = 1
@@ -432,7 +432,7 @@ class Builder:
         """
         need_channels(self.name, of, groups)
         read = (of.node,) if of.mask is None or not joint else (of.node, of.mask)
-        return self.put(Norm(read, eps, centred, joint, groups), replace(of, parts=()))
+        return self.put(Normalise(read, eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
         """Build layers, one after the other.

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.networks._forward import entering, fixed_fields, forward
-from scalewise.networks._nodes import Draw, Mix, Pointwise, Spread, Sum, Weigh
+from scalewise.networks._nodes import Draw, Mix, Pointwise, PositionMap, Sum, Weigh
 from scalewise.networks._program import Program
 
 Matrix = Float[np.ndarray, "_label _other"]
@@ -30,7 +30,7 @@ class Unfit(ValueError):
 
 
 @dataclass(frozen=True)
-class Step:
+class CourseStep:
     r"""A random layer that reads activations.
 
     Args:
@@ -62,7 +62,7 @@ class Population:
 
 
 @dataclass
-class Course:
+class NetworkCourse:
     """Labels of a network of Gaussian preactivations, as `course` finds them.
 
     Args:
@@ -81,7 +81,7 @@ class Course:
     program: Program
     inputs: int
     fixed: dict[int, np.ndarray] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CourseStep] = field(default_factory=list)
     populations: dict[int, Population] = field(default_factory=dict)
     of_point: dict[int, int] = field(default_factory=dict)
     ends: dict[int, Form] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Course:
         return self.inputs * math.prod(self.program.positions[node])
 
 
-def course(program: Program, x: np.ndarray, ends: Sequence[int]) -> Course:
+def course(program: Program, x: np.ndarray, ends: Sequence[int]) -> NetworkCourse:
     """The network behind some layers.
 
     Args:
@@ -145,10 +145,10 @@ def course(program: Program, x: np.ndarray, ends: Sequence[int]) -> Course:
     Raises:
         Unfit: If a node is of another kind, or mixes what should stay apart.
     """
-    return _filled(Course(program, len(x), fixed_fields(program, x)), ends)
+    return _filled(NetworkCourse(program, len(x), fixed_fields(program, x)), ends)
 
 
-def _filled(found: Course, ends: Sequence[int]) -> Course:
+def _filled(found: NetworkCourse, ends: Sequence[int]) -> NetworkCourse:
     program = found.program
     forms: dict[int, Form] = {}
     for here in program.behind(ends):
@@ -165,7 +165,7 @@ def _filled(found: Course, ends: Sequence[int]) -> Course:
     return found
 
 
-def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
+def _form(found: NetworkCourse, here: int, forms: dict[int, Form]) -> Form:
     """Terms of the sum that a field is, by node: a map of positions for each."""
     program = found.program
     node = program.nodes[here]
@@ -189,12 +189,12 @@ def _form(found: Course, here: int, forms: dict[int, Form]) -> Form:
                 total[key] = total[key] + part if key in total else part
         _join_all(found, total)
         return total
-    if isinstance(node, Spread | Mix | Weigh):
+    if isinstance(node, PositionMap | Mix | Weigh):
         return {key: _applied(found, here, matrix) for key, matrix in forms[node.of[0]].items()}
     raise Unfit(f"node [{here}], {node.said}, is neither a sum nor an activation")
 
 
-def _join_all(found: Course, form: Form) -> None:
+def _join_all(found: NetworkCourse, form: Form) -> None:
     """The channels of all that is added are drawn together."""
     draws = [key for key in form if key in found._joined]
     points = [key for key in form if key not in found._joined]
@@ -203,7 +203,7 @@ def _join_all(found: Course, form: Form) -> None:
     found.join(draws)
 
 
-def _applied(found: Course, here: int, matrix: Matrix) -> Matrix:
+def _applied(found: NetworkCourse, here: int, matrix: Matrix) -> Matrix:
     """A map of positions after another one."""
     if found.kinds_only:
         return found.start(here)
@@ -216,7 +216,7 @@ def _applied(found: Course, here: int, matrix: Matrix) -> Matrix:
     return forward(node, [x, *beside], sizes).reshape(-1, matrix.shape[1])
 
 
-def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
+def _read(found: NetworkCourse, here: int, node: Draw, forms: dict[int, Form]) -> None:
     """Note how a random layer reads activations: which ones, and through which maps of positions."""
     program, below = found.program, node.of[0]
     if node.again is not None or node.groups > 1:
@@ -239,10 +239,10 @@ def _read(found: Course, here: int, node: Draw, forms: dict[int, Form]) -> None:
         places = np.arange(found.labels[here]) % math.prod(program.positions[here])
         alone = places == np.arange(places.max() + 1)[:, None]
         taps = (alone[:, None, :, None] * taps).reshape(-1, *taps.shape[1:])
-    found.steps.append(Step(here, points, list(taps)))
+    found.steps.append(CourseStep(here, points, list(taps)))
 
 
-def _place(found: Course, here: int, form: Form) -> None:
+def _place(found: NetworkCourse, here: int, form: Form) -> None:
     """An activation in its population."""
     program = found.program
     node = program.nodes[here]
@@ -259,13 +259,13 @@ def _place(found: Course, here: int, form: Form) -> None:
 
 
 @lru_cache(maxsize=256)
-def kind(program: Program) -> Course | str:
+def kind(program: Program) -> NetworkCourse | str:
     """Kind of a network, on one input and without matrices; or the reason why it is not of this kind, a clause.
 
     Args:
         program: The nodes.
     """
     try:
-        return _filled(Course(program, 1, kinds_only=True), program.layers)
+        return _filled(NetworkCourse(program, 1, kinds_only=True), program.layers)
     except Unfit as reason:
         return str(reason)

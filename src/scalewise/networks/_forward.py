@@ -18,11 +18,11 @@ from scalewise.networks._nodes import (
     Max,
     Mix,
     Node,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
     Read,
-    Spread,
     Stack,
     Sum,
     Weigh,
@@ -50,7 +50,7 @@ def forward(
     x = below[0]
     if isinstance(node, Pointwise):
         return function(node.sigma)(x)
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         return normed(node, x, xp, *below[1:])
     if isinstance(node, Sum):
         return sum(f * b for f, b in zip(node.factors, below, strict=True))
@@ -75,7 +75,7 @@ def forward(
         seen, there = among(node, below, sizes, xp)
         largest = xp.where(there, seen, -np.inf).max(axis=-2)
         return largest if len(below) == 1 else xp.where(there.any(axis=-2), largest, 0.0)
-    assert isinstance(node, Spread)
+    assert isinstance(node, PositionMap)
     return node.factor * spread(x, node.along, sizes, xp)
 
 
@@ -88,7 +88,7 @@ def among(node: Max, below: Sequence[Any], sizes: Sequence[int], xp: Any) -> tup
     return seen, there
 
 
-def normed(node: Norm, x: Any, xp: Any, mask: Any = None) -> Any:
+def normed(node: Normalise, x: Any, xp: Any, mask: Any = None) -> Any:
     """Channels over their root mean square."""
     groups = x.reshape(*x.shape[:-1], node.groups, -1)
     mean = mean_of(node, groups.ndim, mask)
@@ -97,7 +97,7 @@ def normed(node: Norm, x: Any, xp: Any, mask: Any = None) -> Any:
     return (groups / xp.sqrt(mean(groups * groups) + node.eps)).reshape(x.shape)
 
 
-def mean_of(node: Norm, ndim: int, mask: Any = None) -> Callable[[Any], Any]:
+def mean_of(node: Normalise, ndim: int, mask: Any = None) -> Callable[[Any], Any]:
     """The average of a norm, of arrays (sample, *positions, group, channel), with axes of length 1.
 
     Args:
@@ -174,7 +174,7 @@ def slopes_of_logits(node: Attend, q: Any, k: Any, xp: Any) -> tuple[Any, Any]:
         xp: NumPy or JAX's.
     """
     norm, scale = node.norm, float(node.size) ** node.power
-    mean = mean_of(norm or Norm((), 0.0, centred=False), 2)
+    mean = mean_of(norm or Normalise((), 0.0, centred=False), 2)
     roots: list[Any] = [scale, scale]
     if norm is not None:
         centred = [x - mean(x) if norm.centred else x for x in (q, k)]

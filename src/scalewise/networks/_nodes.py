@@ -105,7 +105,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Spread:
+class PositionMap:
     """A fixed linear map of positions times a factor: axis by axis the sum over taps of a window, or a matrix."""
 
     of: tuple[int, ...]
@@ -168,7 +168,7 @@ class Weigh:
 
 
 @dataclass(frozen=True)
-class Dropout:
+class Drop:
     """Numbers that are 0 by chance, independently at every sample, position and channel, or divided by `keep`."""
 
     of: tuple[int, ...]
@@ -237,7 +237,7 @@ class Max:
 
 
 @dataclass(frozen=True)
-class Norm:
+class Normalise:
     """Division by the root mean square over channels.
 
     Args:
@@ -286,7 +286,7 @@ class Attend:
     power: float
     causal: bool
     sigma: Activation | None = None
-    norm: Norm | None = None
+    norm: Normalise | None = None
     turns: tuple[Matrix, Matrix] | None = None
     group: int = 1
     bias: tuple[Matrix, ...] = ()
@@ -321,8 +321,8 @@ Node = (
     | Draw
     | Pointwise
     | Sum
-    | Spread
-    | Norm
+    | PositionMap
+    | Normalise
     | Product
     | Concat
     | Stack
@@ -331,5 +331,5 @@ Node = (
     | Read
     | Mix
     | Weigh
-    | Dropout
+    | Drop
 )

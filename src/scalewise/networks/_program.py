@@ -19,13 +19,13 @@ from scalewise.networks._nodes import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Hyperparameters,
     Node,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
-    Spread,
     Stack,
     Sum,
     Weigh,
@@ -100,7 +100,7 @@ class Program:
         """The inputs, and nodes that are made of them without weights."""
         found: set[int] = set()
         for here, node in enumerate(self.nodes):
-            if not isinstance(node, Draw | Dropout) and found.issuperset(node.of):
+            if not isinstance(node, Draw | Drop) and found.issuperset(node.of):
                 found.add(here)
         return frozenset(found)
 
@@ -199,7 +199,7 @@ class Program:
             return None
         if isinstance(a, Pointwise) and isinstance(b, Pointwise):
             return below if a.sigma == b.sigma else None
-        if isinstance(a, Spread) and isinstance(b, Spread):
+        if isinstance(a, PositionMap) and isinstance(b, PositionMap):
             return below
         if isinstance(a, Concat) and isinstance(b, Concat):
             return below if a.shares == b.shares else None
@@ -211,7 +211,7 @@ class Program:
         for here, there in self.by_lateness(one, other):
             if isinstance(nodes[here], Sum):  # which is linear in what it reads
                 return [(k, there) for k in nodes[here].of]
-            if isinstance(nodes[here], Norm | Weigh):
+            if isinstance(nodes[here], Normalise | Weigh):
                 return [(nodes[here].of[0], there)]
         return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewise.networks._field import Field, moved, need_all
 from scalewise.networks._masks import Moved, Wrapped, Written
-from scalewise.networks._nodes import Node, Read, Spread
+from scalewise.networks._nodes import Node, PositionMap, Read
 from scalewise.networks._sites import Matrix, Transposed, Window
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _mask(build: Builder, of: Field, along: tuple[Any, ...]) -> int:
             need_all(build.name, of)
         node = Read((of.mask,), Written(along, of.positions))
     elif matrices and all(own.is_choice for own in matrices):
-        node = Spread((of.mask,), along, 1.0)
+        node = PositionMap((of.mask,), along, 1.0)
     elif matrices or all(own.stays for own in along):
         still = all(own.length(own.size) == own.size for own in matrices)
         if not (still and all(own.stays for own in along if isinstance(own, Window))):

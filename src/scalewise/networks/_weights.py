@@ -19,7 +19,7 @@ from scalewise.networks._forward import entering, forward
 from scalewise.networks._nodes import (
     Attend,
     Draw,
-    Dropout,
+    Drop,
     Hyperparameters,
     Node,
     Pointwise,
@@ -84,7 +84,7 @@ def check_shapes(program: Program, given: Any, called: str) -> None:
 
 def refuse_masks(program: Program) -> None:
     """Refuse a network that is not a function of its parameters alone."""
-    if any(isinstance(node, Dropout) for node in program.nodes):
+    if any(isinstance(node, Drop) for node in program.nodes):
         raise ValueError(
             "`net` has Dropout, whose masks are drawn anew at every step of a training, which is then random by "
             "itself. Leave it out."
@@ -153,7 +153,7 @@ def fields(
     nodes = program.nodes if last is None else program.nodes[: last + 1]
     for here, node in enumerate(nodes):
         below = [found[k] for k in node.of]
-        lacking = isinstance(node, Draw | Dropout) and program.weights_of(here) not in weights
+        lacking = isinstance(node, Draw | Drop) and program.weights_of(here) not in weights
         if any(b is None for b in below) or lacking:
             found.append(None)
         elif isinstance(node, Source):
@@ -164,7 +164,7 @@ def fields(
             z = (times(seen[here], W, node, xp) + b).reshape(*seen[here].shape[:-1], -1)
             z = z + steps(here, seen[here]) if steps else z
             found.append(z + nudges[here] if nudges and here in nudges else z)
-        elif isinstance(node, Dropout):
+        elif isinstance(node, Drop):
             found.append(weights[here][0] * below[0])
         else:
             found.append(forward(node, below, program.positions[node.of[0]], xp, function))

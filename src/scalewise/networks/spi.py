@@ -9,9 +9,9 @@ from scalewise.networks._builder import Builder as Builder
 from scalewise.networks._builder import Layer as Layer
 
 # A network as random layers that read activations of Gaussian preactivations: their labels, and what mixes them.
-from scalewise.networks._course import Course as Course
+from scalewise.networks._course import CourseStep as CourseStep
 from scalewise.networks._course import Form as Form
-from scalewise.networks._course import Step as Step
+from scalewise.networks._course import NetworkCourse as NetworkCourse
 from scalewise.networks._course import course as course
 from scalewise.networks._course import kind as kind
 
@@ -57,17 +57,17 @@ from scalewise.networks._network import Shape as Shape
 from scalewise.networks._nodes import Attend as Attend
 from scalewise.networks._nodes import Concat as Concat
 from scalewise.networks._nodes import Draw as Draw
-from scalewise.networks._nodes import Dropout as Dropout
+from scalewise.networks._nodes import Drop as Drop
 from scalewise.networks._nodes import Hyperparameters as Hyperparameters
 from scalewise.networks._nodes import Max as Max
 from scalewise.networks._nodes import Mix as Mix
 from scalewise.networks._nodes import Node as Node
-from scalewise.networks._nodes import Norm as Norm
+from scalewise.networks._nodes import Normalise as Normalise
 from scalewise.networks._nodes import Pointwise as Pointwise
+from scalewise.networks._nodes import PositionMap as PositionMap
 from scalewise.networks._nodes import Product as Product
 from scalewise.networks._nodes import Read as Read
 from scalewise.networks._nodes import Reading as Reading
-from scalewise.networks._nodes import Spread as Spread
 from scalewise.networks._nodes import Stack as Stack
 from scalewise.networks._nodes import Sum as Sum
 from scalewise.networks._nodes import Weigh as Weigh

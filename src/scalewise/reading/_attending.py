@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.networks.spi import Matrix, Norm
+from scalewise.networks.spi import Matrix, Normalise
 from scalewise.reading._fields import (
     Entries,
     Function,
@@ -45,7 +45,7 @@ def shares_of(read: Reader, own: Entries) -> tuple[KnownField, Entries] | None:
     return made, own - known.start + made.start
 
 
-def _asked(read: Reader, x: Entries) -> tuple[KnownField, Entries, float, Norm | None]:
+def _asked(read: Reader, x: Entries) -> tuple[KnownField, Entries, float, Normalise | None]:
     """Queries or keys: a field, its entries, the number by which it is multiplied, and the norm of its heads."""
     known, x = read.settled(x)
     of, factor, norm = known, 1.0, None
@@ -59,7 +59,7 @@ def _asked(read: Reader, x: Entries) -> tuple[KnownField, Entries, float, Norm |
     ):
         of, factor = read.fields.known[own[0]], factor * own[1]
     if isinstance(of.what, Function) and (found := norm_in(of.what.tree)) and found.groups > 1:
-        norm = Norm((), found.eps, found.centred)
+        norm = Normalise((), found.eps, found.centred)
         factor *= found.factor
         of = read.fields.known[of.what.of]
     return of, x - known.start + of.start, factor, norm

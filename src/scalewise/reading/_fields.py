@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scalewise.networks.spi import Matrix, Norm, Taps
+from scalewise.networks.spi import Matrix, Normalise, Taps
 from scalewise.reading._trees import Tree
 
 Entries = np.ndarray  # of int64; 0 stands for the number 0
@@ -168,7 +168,7 @@ class LogitsOf:
     scale: float
     added: np.ndarray | None = None
     turns: tuple[Matrix, Matrix] | None = None
-    norm: Norm | None = None
+    norm: Normalise | None = None
     group: int = 1
 
 

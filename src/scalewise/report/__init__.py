@@ -4,7 +4,7 @@ from scalewise._extras import require
 
 require("matplotlib", "jinja2", "markupsafe", "zarr", for_="A report", extra="report")
 
-from scalewise.report._learning import Learned as Learned
+from scalewise.report._learning import LearnedPanels as LearnedPanels
 from scalewise.report._learning_page import training_record as training_record
 from scalewise.report._learning_page import write_training_report as write_training_report
 from scalewise.report._page import result_record as result_record

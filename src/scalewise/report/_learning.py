@@ -18,7 +18,7 @@ from scalewise.tasks import Task
 @checked
 @dataclass(frozen=True)
 @readable
-class Learned:
+class LearnedPanels:
     """Results of one network and one task, before and after training.
 
     Attributes:

@@ -7,11 +7,11 @@ import xarray as xr
 from markupsafe import Markup
 from scipy import stats
 
-from scalewise.report._learning import Learned
+from scalewise.report._learning import LearnedPanels
 from scalewise.report._style import INK, MEASURED, MUTED, PREDICTED, Figure, Sheet, draw
 
 
-def loss_figure(learned: Learned) -> Figure | None:
+def loss_figure(learned: LearnedPanels) -> Figure | None:
     """Test loss against width: infinite, with its 1/n term, and trained ensembles."""
     n, mean, sem = learned.measured_loss()
     ends = np.array([*n, learned.width], dtype=float)
@@ -37,7 +37,7 @@ def loss_figure(learned: Learned) -> Figure | None:
     return Figure("loss", (sheet.panel("Test loss against width"),), Markup(caption), key=key)
 
 
-def shift_figure(learned: Learned) -> Figure | None:
+def shift_figure(learned: LearnedPanels) -> Figure | None:
     """Predicted against measured shift of every test sample, mean and variance."""
     own, theory = learned.own_ensemble(), learned.theory
     if own is None or "output_mean_nlo" not in theory or "variance_nlo" not in theory:
@@ -66,7 +66,7 @@ def shift_figure(learned: Learned) -> Figure | None:
     return Figure("shift", tuple(panels), Markup(caption), key=("measured",))
 
 
-def calibration_figure(learned: Learned) -> Figure | None:
+def calibration_figure(learned: LearnedPanels) -> Figure | None:
     """Figure of how far targets lie from the predicted mean, in predicted standard deviations."""
     theory, targets = learned.theory, learned.task.test_targets
     if targets is None:
@@ -96,7 +96,7 @@ def calibration_figure(learned: Learned) -> Figure | None:
     return Figure("calibration", (panel,), Markup(caption), key=())
 
 
-def parts_figure(learned: Learned) -> Figure | None:
+def parts_figure(learned: LearnedPanels) -> Figure | None:
     """Figure of what each part of the mean, each layer and the covariance add to the slope of the loss."""
     theory = learned.theory
     names = [f"output_mean_nlo_by_{what}" for what in ("part", "layer")]
@@ -128,7 +128,7 @@ def parts_figure(learned: Learned) -> Figure | None:
     return Figure("parts", tuple(panels), Markup(caption), key=())
 
 
-def motion_figure(learned: Learned) -> Figure | None:
+def motion_figure(learned: LearnedPanels) -> Figure | None:
     """The relative change of the NTK in each eigendirection."""
     if learned.motion is None:
         return None
@@ -156,7 +156,7 @@ def motion_figure(learned: Learned) -> Figure | None:
     return Figure("motion", panels, Markup(caption), key=())
 
 
-def evidence_figure(learned: Learned) -> Figure | None:
+def evidence_figure(learned: LearnedPanels) -> Figure | None:
     """Log evidence against the weight variance, a line for each depth."""
     found = learned.evidence.log_evidence.transpose("depth", "C_W")
     if not np.isfinite(found.values).any():

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from scalewise._checked import checked
-from scalewise.report._learning import Learned
+from scalewise.report._learning import LearnedPanels
 from scalewise.report._learning_figures import FIGURES
 from scalewise.report._page import as_plain, folder_for, leave, template, title_of, versions
 from scalewise.report._words import count, number
@@ -20,7 +20,7 @@ _WORST_ROWS = 12
 
 
 @checked
-def write_training_report(out: str | PathLike[str], learned: Learned) -> Path:
+def write_training_report(out: str | PathLike[str], learned: LearnedPanels) -> Path:
     """Write the page of a training: one file, and the results it was made from.
 
     Args:
@@ -40,7 +40,7 @@ def write_training_report(out: str | PathLike[str], learned: Learned) -> Path:
 
 
 @checked
-def training_record(learned: Learned) -> dict[str, Any]:
+def training_record(learned: LearnedPanels) -> dict[str, Any]:
     """The verdict on what was `learned` and every number needed to run again, as plain JSON."""
     at, neglected = learned.at(np.array([float(learned.width)]))
     n, mean, sem = learned.measured_loss()
@@ -66,7 +66,7 @@ def training_record(learned: Learned) -> dict[str, Any]:
     }
 
 
-def _render(learned: Learned, record: dict[str, Any]) -> str:
+def _render(learned: LearnedPanels, record: dict[str, Any]) -> str:
     figures = {f.name: f for make in FIGURES if (f := make(learned)) is not None}
     outcome = learned.comparison
     return template("learning.html.j2").render(
@@ -86,7 +86,7 @@ def _render(learned: Learned, record: dict[str, Any]) -> str:
     )
 
 
-def _rows(learned: Learned) -> list[dict[str, Any]]:
+def _rows(learned: LearnedPanels) -> list[dict[str, Any]]:
     data = learned.algorithms
     rows = []
     for i, name in enumerate(data.algorithm.values):
@@ -103,7 +103,7 @@ _LEADS = {
 }
 
 
-def _verdict(learned: Learned) -> Markup:
+def _verdict(learned: LearnedPanels) -> Markup:
     """Summary for a reader who reads one paragraph."""
     at, neglected = (float(v[0]) for v in learned.at(np.array([float(learned.width)])))
     if learned.slope is None:
@@ -126,7 +126,7 @@ def _verdict(learned: Learned) -> Markup:
     return Markup("<strong>{}</strong> {}{}").format(lead, told, end)
 
 
-def _caveats(learned: Learned) -> list[str]:
+def _caveats(learned: LearnedPanels) -> list[str]:
     if learned.small is None:
         told = "The prediction is that of infinite width; the order 1/n is not known here"
         return [f"{told}{learned.why_no_order}."]

@@ -2,7 +2,7 @@
 
 from scalewise.scaling import shallow as shallow
 from scalewise.scaling._aspect import LIMITS as LIMITS
-from scalewise.scaling._aspect import Limit as Limit
+from scalewise.scaling._aspect import AspectLimit as AspectLimit
 from scalewise.scaling._aspect import depth_for_gamma as depth_for_gamma
 from scalewise.scaling._aspect import gamma as gamma
 from scalewise.scaling._aspect import limit_of as limit_of

@@ -97,7 +97,7 @@ def width_for_gamma(gamma: Positive, L: Positive, s: Metaparameter) -> float:
 @checked
 @dataclass(frozen=True)
 @readable
-class Limit:
+class AspectLimit:
     r"""Limit of networks as $n\to\infty$ with $L\propto n^e$.
 
     Args:
@@ -144,7 +144,7 @@ GrowingDepth = Annotated[
 
 
 @checked
-def limit_of(s: Metaparameter, depth_exponent: GrowingDepth = Fraction(0)) -> Limit:
+def limit_of(s: Metaparameter, depth_exponent: GrowingDepth = Fraction(0)) -> AspectLimit:
     r"""The limit that networks of width $n\to\infty$ and depth $L\propto n^e$ approach.
 
     | $s$ | $e$ | limit |
@@ -175,7 +175,7 @@ def limit_of(s: Metaparameter, depth_exponent: GrowingDepth = Fraction(0)) -> Li
         ends = {Fraction(0): "infinite_width_and_depth", Fraction(1): "mean_field"}
         name = ends.get(s, "missing")
     learns, summary = next((learns, text) for own, learns, text in _NAMED if own == name)
-    return Limit(name, _fate(power), _fate(depth_exponent - 1), learns, summary)
+    return AspectLimit(name, _fate(power), _fate(depth_exponent - 1), learns, summary)
 
 
 def _fate(power: Fraction) -> str:

@@ -30,7 +30,7 @@ class Task:
         loss: ``"mse"`` (half the square), ``"logistic"`` (targets -1 and 1), ``"cross_entropy"`` (targets of one
             column per class: one-hot rows, or others that sum to 1), or a `Loss`.
         batches: (steps, batch): indices of the samples of each step, repeated if training is longer. All samples
-            at every step by default. (2, steps, batch) for networks of one hidden layer (`shallow.train`): samples
+            at every step by default. (2, steps, batch) for networks of one hidden layer (`train_shallow`): samples
             of the last weights, and others of the first weights.
 
     Raises:

@@ -16,7 +16,7 @@ from scalewise._checked import Index, checked
 from scalewise._threads import blas_threads_for
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import FINISHED, Job, descend
-from scalewise.limits._network import Network, powers
+from scalewise.limits._network import Architecture, powers
 from scalewise.limits._on import Finite
 from scalewise.limits.methods._dense import DenseMethod
 from scalewise.limits.methods._real import real_seeds, real_start
@@ -25,7 +25,7 @@ from scalewise.tasks import Task
 
 @checked
 def transfer_gap(
-    net: Network,
+    net: Architecture,
     pretraining: Task,
     task: Task,
     sgd: SGD,
@@ -91,7 +91,7 @@ def transfer_gap(
 
 
 def _second(
-    net: Network,
+    net: Architecture,
     tasks: tuple[Task, Task],
     sgd: SGD,
     steps: tuple[int, int],

@@ -15,7 +15,7 @@ import numpy as np
 
 from scalewise.activations import Activation
 from scalewise.limits._loop import Job, Recorded
-from scalewise.limits._network import Network, WidthPowers
+from scalewise.limits._network import Architecture, WidthPowers
 
 
 @runtime_checkable
@@ -72,7 +72,12 @@ class InitialWeights:
 
     @classmethod
     def from_normal(
-        cls, net: Network, powers: WidthPowers, first: np.ndarray, last: np.ndarray, biases: list
+        cls,
+        net: Architecture,
+        powers: WidthPowers,
+        first: np.ndarray,
+        last: np.ndarray,
+        biases: list,
     ) -> InitialWeights:
         """Standard normal numbers, each scaled as its layer is."""
         as_type = first.dtype.type

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalewise.limits._lazy import LazyMatrix
 from scalewise.limits._loop import Job, Records, descend, merged
-from scalewise.limits._network import Network, WidthPowers, powers
+from scalewise.limits._network import Architecture, WidthPowers, powers
 from scalewise.limits._noise import ParticleNoise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
 from scalewise.limits._tolerance import Reached, until_known
@@ -72,7 +72,7 @@ def train_lazy(job: Job, on: Lazy, n: float | int) -> Records:
     return merged(found, np.stack)
 
 
-def _widths(net: Network, on: Lazy) -> tuple[int, ...]:
+def _widths(net: Architecture, on: Lazy) -> tuple[int, ...]:
     """Particles of every hidden layer; those of the last in pairs where they are antithetic."""
     *rest, last = net.widths(on.width)
     return (*rest, last + last % 2 if on.antithetic else last)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from scalewise.limits._loop import Job, Records, descend
-from scalewise.limits._network import Network, powers
+from scalewise.limits._network import Architecture, powers
 from scalewise.limits._noise import generator, normal
 from scalewise.limits._on import Finite
 from scalewise.limits._real import RealMatrix, check_memory
@@ -28,7 +28,9 @@ def train_real(job: Job, on: Finite) -> Records:
     )
 
 
-def real_seeds(net: Network, on: Finite, decoupled: bool = False) -> tuple[Draw, list[RealMatrix]]:
+def real_seeds(
+    net: Architecture, on: Finite, decoupled: bool = False
+) -> tuple[Draw, list[RealMatrix]]:
     """Function that draws standard normal arrays for all seeds at once, and the matrices between hidden layers."""
     streams = [generator((on.seed, k)) for k in range(on.replicas)]
     widths = net.widths(on.width)

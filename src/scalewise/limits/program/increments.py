@@ -20,7 +20,7 @@ from scalewise._checked import Index, checked
 from scalewise._readable import readable
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
-from scalewise.limits._network import Network, Width, power
+from scalewise.limits._network import Architecture, Width, power
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 from scalewise.limits.program.library import error_factor, sample_by_sample, taught
@@ -103,7 +103,7 @@ Start = Annotated[Any, Float[np.ndarray, " sample"]]
 
 @checked
 def incremental(
-    net: Network, task: Task, sgd: SGD, *, steps: Index, start: Start | None = None
+    net: Architecture, task: Task, sgd: SGD, *, steps: Index, start: Start | None = None
 ) -> Callable[[Space], Any]:
     r"""The program of training by increments.
 

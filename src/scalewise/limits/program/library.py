@@ -10,7 +10,7 @@ import numpy as np
 from scalewise._checked import Index, checked
 from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
-from scalewise.limits._network import Network, powers
+from scalewise.limits._network import Architecture, powers
 from scalewise.limits.program._space import Space
 from scalewise.limits.program._values import Matrix, Vector
 from scalewise.tasks import Loss, Task
@@ -21,7 +21,7 @@ __all__ = ["error_factor", "sample_by_sample", "taught", "trained"]
 
 @checked
 def trained(
-    net: Network,
+    net: Architecture,
     task: Task,
     sgd: SGD,
     *,
@@ -83,7 +83,7 @@ def trained(
     return program
 
 
-def sample_by_sample(net: Network, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
+def sample_by_sample(net: Architecture, task: Task, sgd: SGD, steps: int, decoupled: bool) -> Job:
     """The training as a program can do it: plain descent on one sample after another.
 
     Args:

@@ -1,8 +1,8 @@
 r"""One hidden layer at infinite width: every limit in the band of dynamical stability, and IC-MF.
 
 A binary classifier $f_d(x)=\sigma\sum_{r=1}^d\hat a_r\phi(\hat w_r\cdot x)$ of width $d$ is scaled from a
-reference of width $d^*$ by $\sigma\propto d^{q_\sigma}$ and rates $\propto d^{\tilde q}$. `train` trains it at any
-width, and what is left of it at $d=\infty$; the exponents themselves are the business of
+reference of width $d^*$ by $\sigma\propto d^{q_\sigma}$ and rates $\propto d^{\tilde q}$. `train_shallow` trains it
+at any width, and what is left of it at $d=\infty$; the exponents themselves are the business of
 `scalewise.scaling.shallow`.
 """
 
@@ -34,4 +34,4 @@ from scalewise.limits.shallow._scaling import ShallowScaling as ShallowScaling
 from scalewise.limits.shallow._scaling import limit_dynamics as limit_dynamics
 from scalewise.limits.shallow._scaling import scaling as scaling
 from scalewise.limits.shallow._task import independent_batches as independent_batches
-from scalewise.limits.shallow._train import train as train
+from scalewise.limits.shallow._train import train_shallow as train_shallow

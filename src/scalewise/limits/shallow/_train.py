@@ -1,4 +1,4 @@
-r"""The verb `train` of one hidden layer: networks of finite width, and every limit of infinite width."""
+r"""The verb `train_shallow` of one hidden layer: networks of finite width, and every limit of infinite width."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OUTPUTS = ("time", "sample", "output")
 
 
 @checked
-def train(
+def train_shallow(
     task: Task,
     reference: Reference,
     scaling: str | ShallowScaling | tuple[Exponent, ...],
@@ -124,9 +124,9 @@ def train(
         >>> from scalewise.tasks import Task
         >>> task = Task(np.eye(3), np.array([1.0, -1.0, 1.0]), loss="logistic")
         >>> reference = shallow.Reference(8)
-        >>> shallow.train(task, reference, "NTK", steps=2, on=Finite(16)).logits.shape
+        >>> shallow.train_shallow(task, reference, "NTK", steps=2, on=Finite(16)).logits.shape
         (1, 3, 3, 1)
-        >>> limit = shallow.train(task, reference, "MF", steps=2, on=Lazy(64))
+        >>> limit = shallow.train_shallow(task, reference, "MF", steps=2, on=Lazy(64))
         >>> limit.attrs["region"], bool(abs(limit.scaled_logits[:, 0]).max() < 1e-12)
         ('R12', True)
     """

@@ -3,7 +3,7 @@
 from scalewise.limits.words._analogies import analogy_answers as analogy_answers
 from scalewise.limits.words._analogies import analogy_chance as analogy_chance
 from scalewise.limits.words._training import Word2Vec as Word2Vec
-from scalewise.limits.words._training import train as train
+from scalewise.limits.words._training import train_words as train_words
 from scalewise.limits.words._word2vec import Embeddings as Embeddings
 from scalewise.limits.words._word2vec import WordBatch as WordBatch
 from scalewise.limits.words._word2vec import limit as limit

@@ -54,7 +54,7 @@ class Word2Vec:
 
 
 @checked
-def train(
+def train_words(
     embeddings: Embeddings,
     tokens: Int[np.ndarray, " token"],
     settings: Word2Vec,

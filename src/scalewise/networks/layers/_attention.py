@@ -16,7 +16,7 @@ from scalewise.activations.spi import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
-from scalewise.networks._nodes import Norm
+from scalewise.networks._nodes import Normalise
 from scalewise.networks._sites import Matrix
 from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
@@ -206,9 +206,9 @@ class Attention(Layer):
         return build.draw(made, own=own)
 
 
-def _norm_of(layer: LayerNorm | RMSNorm) -> Norm:
+def _norm_of(layer: LayerNorm | RMSNorm) -> Normalise:
     """The node, which reads nothing by itself."""
-    return Norm((), float(layer.eps), isinstance(layer, LayerNorm))
+    return Normalise((), float(layer.eps), isinstance(layer, LayerNorm))
 
 
 def _slopes(places: int, count: int | None) -> tuple[Matrix, ...]:

@@ -28,10 +28,10 @@ from scalewise.networks.spi import (
     Hyperparameters,
     Layer,
     Max,
-    Norm,
+    Normalise,
+    PositionMap,
     Program,
     Reading,
-    Spread,
 )
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._positions import Crossed, crossings
@@ -275,7 +275,9 @@ def _by_covariance(program: Program, entry: int) -> bool:
     for here, node in enumerate(program.nodes):
         if fields.isdisjoint(node.of) or isinstance(node, Draw):
             continue
-        if not (isinstance(node, Spread) or (isinstance(node, Norm) and not node.centred)):
+        if not (
+            isinstance(node, PositionMap) or (isinstance(node, Normalise) and not node.centred)
+        ):
             return False
         fields.add(here)
     return True

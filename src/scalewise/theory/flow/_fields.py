@@ -14,12 +14,12 @@ from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Mix,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
-    Spread,
     Stack,
     Sum,
     Weigh,
@@ -142,17 +142,17 @@ class Fields(Rules):
             return found
         if isinstance(node, Draw):
             return self.drawn(node, below[0], spare[0], at)
-        if isinstance(node, Pointwise | Norm):
+        if isinstance(node, Pointwise | Normalise):
             return self.mapped(node, below[0], spare[0], here, at)
         if isinstance(node, Product):
             return self.multiplied(below, spare)
         if isinstance(node, Weigh):
             return self.weighed(self.fixed[node.of[1]], below[0], spare[0], at)
-        if isinstance(node, Dropout):
+        if isinstance(node, Drop):
             return self.dropped(node, below[0], spare[0], at)
         if isinstance(node, Sum | Concat):
             return self.summed(node, below, spare, at, links)
-        assert isinstance(node, Spread)
+        assert isinstance(node, PositionMap)
         return self.spread(node, below[0], spare[0], at)
 
     def _add_drawn(

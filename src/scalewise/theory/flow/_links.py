@@ -17,7 +17,16 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks.spi import Concat, Draw, Norm, Pointwise, Product, Spread, Sum, Weigh
+from scalewise.networks.spi import (
+    Concat,
+    Draw,
+    Normalise,
+    Pointwise,
+    PositionMap,
+    Product,
+    Sum,
+    Weigh,
+)
 from scalewise.theory.flow._maps import NormMap, Side
 from scalewise.theory.flow._means import Mean
 from scalewise.theory.flow._room import Pair
@@ -66,7 +75,7 @@ def linked(
         return rules.drawn(a, below, False, at)
     if isinstance(a, Pointwise) and isinstance(b, Pointwise):
         return _mapped(rules, one, other, found(a.of[0], b.of[0]), at)
-    if isinstance(a, Spread) and isinstance(b, Spread):
+    if isinstance(a, PositionMap) and isinstance(b, PositionMap):
         below = found(a.of[0], b.of[0])
         if below is None:
             return None
@@ -81,12 +90,12 @@ def linked(
     if isinstance(a, Concat) and isinstance(b, Concat):
         return _summed(rules, a.shares, [found(*pair) for pair in zip(a.of, b.of, strict=True)])
     linear = (here for here, _ in program.by_lateness(one, other))
-    here = next(k for k in linear if isinstance(program.nodes[k], Norm | Sum | Weigh))
+    here = next(k for k in linear if isinstance(program.nodes[k], Normalise | Sum | Weigh))
     node = program.nodes[here]
     if isinstance(node, Weigh):
         below = found(node.of[0], other) if here == one else found(one, node.of[0])
         return _weighed(rules, node, below, at, left=here == one)
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         below = found(node.of[0], other) if here == one else found(one, node.of[0])
         mean = rules.mean(other if here == one else one)
         return _normed(rules, here, mean, below, at, left=here == one)

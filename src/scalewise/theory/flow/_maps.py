@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.gaussian import KernelMap, Places, kernel_map
-from scalewise.networks.spi import Norm, Pointwise
+from scalewise.networks.spi import Normalise, Pointwise
 from scalewise.theory.flow._means import Mean
 
 Tile = Float[np.ndarray, "*tile"]
@@ -32,7 +32,7 @@ class NormMap:
     def __init__(
         self,
         K: Float[np.ndarray, " label"],
-        node: Norm,
+        node: Normalise,
         mean: Mean,
         there: Float[np.ndarray, "input site"],
     ) -> None:
@@ -86,7 +86,7 @@ class NormMap:
 
 
 def map_of(
-    node: Pointwise | Norm,
+    node: Pointwise | Normalise,
     K: Float[np.ndarray, " label"],
     mean: Mean,
     there: Float[np.ndarray, "input site"],
@@ -102,6 +102,6 @@ def map_of(
         there: 1 at each label that a norm over positions counts, 0 at others.
         slope: Whether the NTK will be asked for.
     """
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         return NormMap(K, node, mean, there)
     return kernel_map(node.sigma, K, slope=slope)

@@ -13,9 +13,9 @@ from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Mix,
-    Norm,
+    Normalise,
     Pointwise,
     Product,
     Program,
@@ -50,7 +50,7 @@ def mean_at(
     if isinstance(made, Pointwise):
         K = known(node)
         return None if made.sigma.parity < 0 else single_moment(made.sigma, K, (0,)).value
-    if isinstance(made, Norm):
+    if isinstance(made, Normalise):
         return known(node)
     if isinstance(made, Mix | Weigh):
         own, sizes = mean(made.of[0]), program.positions[made.of[0]]
@@ -58,7 +58,7 @@ def mean_at(
             return None
         return forward(made, [own.reshape(-1, *sizes, 1), fixed(made.of[1])], sizes).ravel()
     below = [mean(k) for k in made.of]
-    if isinstance(made, Dropout):
+    if isinstance(made, Drop):
         return below[0]
     if isinstance(made, Product) and any(m is None for m in below):
         return None

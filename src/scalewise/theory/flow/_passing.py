@@ -11,7 +11,13 @@ import numpy as np
 
 from scalewise.gaussian import Places
 from scalewise.networks import Network
-from scalewise.networks.spi import Attend, Norm, Pointwise, check_kernels, refuse_laws_at_inputs
+from scalewise.networks.spi import (
+    Attend,
+    Normalise,
+    Pointwise,
+    check_kernels,
+    refuse_laws_at_inputs,
+)
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._pair_sets import room_for, strips
 from scalewise.theory.flow._positions import crossings
@@ -79,7 +85,7 @@ class Passing:
             fields = parts[0]
         else:
             for here, node in enumerate(program.nodes):
-                if isinstance(node, Pointwise | Norm | Attend) and here in parts[0].maps:
+                if isinstance(node, Pointwise | Normalise | Attend) and here in parts[0].maps:
                     K = np.concatenate([part.maps[here].K for part in parts])
                     fields.maps[here] = fields.map_at(here, K)
         joined = {layer: np.concatenate([part[layer] for part in own]) for layer in own[0]}

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from scalewise.gaussian import Places
-from scalewise.networks.spi import Attend, Matrix, Mix, Program, Spread, Taps
+from scalewise.networks.spi import Attend, Matrix, Mix, PositionMap, Program, Taps
 from scalewise.theory.flow._moves import add_moved
 
 Crossed = tuple[bool, ...]
@@ -44,7 +44,7 @@ def crossings(program: Program, each: Iterable[int] = (), shifted: int = 0) -> l
             for below in () if here in program.fixed else node.of:
                 for axis, size in enumerate(sizes[below]):
                     mixes = isinstance(node, Attend | Mix)
-                    if isinstance(node, Spread):
+                    if isinstance(node, PositionMap):
                         mixes = axis >= shifted and node.along[axis].mixes
                     spans = needed[here][axis] and sizes[here][axis] > 1
                     needed[below][axis] |= size > 1 and (mixes or spans)
@@ -69,7 +69,11 @@ def _apart(program: Program, one: int, other: int) -> Iterator[tuple[int, int]]:
     for axis, both in enumerate(zip(sizes[one], sizes[other], strict=True)):
         if both[0] != both[1]:
             yield from ((one, axis), (other, axis))
-        if isinstance(a, Spread) and isinstance(b, Spread) and a.along[axis] != b.along[axis]:
+        if (
+            isinstance(a, PositionMap)
+            and isinstance(b, PositionMap)
+            and a.along[axis] != b.along[axis]
+        ):
             yield from ((a.of[0], axis), (b.of[0], axis))
 
 

@@ -33,12 +33,12 @@ from scalewise.networks.spi import (
     Attend,
     Concat,
     Draw,
-    Dropout,
+    Drop,
     Matrix,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Program,
-    Spread,
     Stack,
     Sum,
     Taps,
@@ -182,7 +182,7 @@ class Rules:
                 if tile is not None:
                     tile *= same
 
-    def dropped(self, node: Dropout, below: Pair, spare: bool, at: Places) -> Pair:
+    def dropped(self, node: Drop, below: Pair, spare: bool, at: Places) -> Pair:
         """A label has the same mask as itself alone."""
         found = self.own(below, spare)
         if at.known is not None:
@@ -308,7 +308,7 @@ class Rules:
         return below.each(moved)
 
     def mapped(
-        self, node: Pointwise | Norm, below: Pair, spare: bool, here: int, at: Places
+        self, node: Pointwise | Normalise, below: Pair, spare: bool, here: int, at: Places
     ) -> Pair:
         """An activation or a norm."""
         if here not in self.maps:
@@ -337,8 +337,8 @@ class Rules:
         if isinstance(node, Attend):
             mask = self.fixed[node.of[3]].reshape(len(self.x), 1, -1) if len(node.of) > 3 else None
             return Mixing.attending(variances, node, mask)
-        assert isinstance(node, Pointwise | Norm)
-        mean = self.mean(node.of[0]) if isinstance(node, Norm) else None
+        assert isinstance(node, Pointwise | Normalise)
+        mean = self.mean(node.of[0]) if isinstance(node, Normalise) else None
         there = np.ones((len(self.x), math.prod(self.program.positions[here])))
         if len(node.of) > 1:
             there = self.fixed[node.of[1]].reshape(there.shape)
@@ -455,7 +455,7 @@ class Rules:
         array.fill(0.0)
         return array
 
-    def spread(self, node: Spread, below: Pair, spare: bool, at: Places) -> Pair:
+    def spread(self, node: PositionMap, below: Pair, spare: bool, at: Places) -> Pair:
         """A fixed map of positions."""
         found = self.moved(node.along, below, spare, node.of[0], at, other=node.along)
         return found.scaled(node.factor * node.factor)

@@ -15,7 +15,17 @@ from itertools import product
 
 import numpy as np
 
-from scalewise.networks.spi import Attend, Draw, Matrix, Max, Mix, Program, Spread, Taps, Window
+from scalewise.networks.spi import (
+    Attend,
+    Draw,
+    Matrix,
+    Max,
+    Mix,
+    PositionMap,
+    Program,
+    Taps,
+    Window,
+)
 from scalewise.theory.flow._fields import Fields, Inputs
 from scalewise.theory.flow._positions import crossings
 from scalewise.theory.flow._room import Pair
@@ -156,7 +166,7 @@ def _labels(program: Program, wanted: list[int], shifted: int) -> int:
 
 def _keeps_shifts(program: Program, here: int, axes: int) -> bool:
     node = program.nodes[here]
-    if isinstance(node, Spread):
+    if isinstance(node, PositionMap):
         return all(own.is_identity for own in node.along[:axes])
     if isinstance(node, Draw):
         return node.shared and all(map(_slides, node.windows[:axes]))
@@ -171,7 +181,7 @@ def _slides(own: Taps | Matrix) -> bool:
 
 def _adds_up(program: Program, here: int, below: int, axes: int) -> bool:
     node, sizes = program.nodes[here], program.positions[below]
-    if not isinstance(node, Spread):
+    if not isinstance(node, PositionMap):
         return False
     return all(
         isinstance(own, Window) and own.covers(size)

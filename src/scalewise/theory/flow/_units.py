@@ -26,15 +26,15 @@ from scipy import special
 
 from scalewise.networks.spi import (
     Draw,
-    Dropout,
+    Drop,
     Matrix,
     Max,
     Mix,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
     Program,
-    Spread,
     Stack,
     Sum,
     Taps,
@@ -108,9 +108,9 @@ class Units:
         node = self.program.nodes[here]
         below = [self.values[k] if k in self.values else self.fixed[k] for k in node.of]
         sizes = self.program.positions[node.of[0]]
-        if isinstance(node, Norm):  # every group has all channels of its law
+        if isinstance(node, Normalise):  # every group has all channels of its law
             node = replace(node, groups=1)
-        if isinstance(node, Dropout):
+        if isinstance(node, Drop):
             rng = np.random.default_rng((self.scramble, here))
             mask = (rng.random(below[0].shape) < node.keep) / node.keep
             self.values[here] = mask * below[0]
@@ -283,7 +283,7 @@ def _chained(
     """How the channels of a node follow those of random layers, by the channel of the same number."""
     if isinstance(node, Pointwise):
         return _summed([(node.sigma.derivatives[1](below[0]), slopes[0])])
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         x = below[0][..., None, :]  # all channels are one group
         mean = mean_of(node, x.ndim, *below[1:])
         x = x - (mean(x) if node.centred else 0.0)
@@ -307,7 +307,7 @@ def _chained(
         seen, there = among(node, below, sizes, np)
         largest = np.where(there, seen, -np.inf).argmax(axis=-2)
         return _moved(slopes[0], node.windows, sizes, lambda tap: largest == tap)
-    assert isinstance(node, Spread)
+    assert isinstance(node, PositionMap)
     return _moved(slopes[0], node.along, sizes, lambda tap: np.full(1, node.factor))
 
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks._by_jax import traced
-from scalewise.networks.spi import Attend, Draw, Node, Norm, forward
+from scalewise.networks.spi import Attend, Draw, Node, Normalise, forward
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles, Weights, over
 
@@ -49,7 +49,7 @@ def own_tangents(made: Particles, given: Mapping[int, Any]) -> Tangents:
 
 
 def _held(made: Particles, here: int, node: Node, tangents: Tangents) -> Any:
-    if isinstance(node, Norm):
+    if isinstance(node, Normalise):
         return made.factors[here] * tangents[node.of[0]]
     if isinstance(node, Attend) and node.grows:
         v = tangents.get(node.of[2])
@@ -207,13 +207,13 @@ class Charged:
         return found * self.made.same_place(one, other)
 
     def _mean(self, here: int, node: Node) -> Any:
-        if isinstance(node, Norm):
+        if isinstance(node, Normalise):
             return self._normed(here, node)
         if isinstance(node, Attend) and node.grows:
             return self._attended(here, node)
         return _followed(self.made, node, self.means)
 
-    def _normed(self, here: int, node: Norm) -> Any:
+    def _normed(self, here: int, node: Normalise) -> Any:
         made, below, factor = self.made, node.of[0], self.made.factors[here]
         x = made.fields[below]
         x_a, mine = self.means.get(below, jnp.zeros_like(x)), self.mine[below]

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from scalewise.gaussian import Places
-from scalewise.networks.spi import Course, Draw, Mix, Program, Weigh, course
+from scalewise.networks.spi import Draw, Mix, NetworkCourse, Program, Weigh, course
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._room import Pair
 from scalewise.theory.flow._rules import blocks
@@ -134,7 +134,7 @@ class Layout:
 
     program: Program
     x: np.ndarray
-    course: Course
+    course: NetworkCourse
     hops: tuple[Hop, ...]
     lifts: dict[int, dict[int, Spreading]]
 
@@ -199,7 +199,9 @@ def layout(program: Program, x: np.ndarray, ends: Sequence[int]) -> Layout:
     return Layout(program, x, one, tuple(hops), lifts)
 
 
-def _lifts(own: Sequence[Course], points: Sequence[int], inputs: int) -> dict[int, Spreading]:
+def _lifts(
+    own: Sequence[NetworkCourse], points: Sequence[int], inputs: int
+) -> dict[int, Spreading]:
     """From the labels of each random layer behind some activations to theirs."""
     parts = []
     for some in own:

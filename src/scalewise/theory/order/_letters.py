@@ -23,8 +23,8 @@ from scalewise.networks.spi import (
     Concat,
     Draw,
     Mix,
-    Norm,
-    Spread,
+    Normalise,
+    PositionMap,
     Stack,
     Sum,
     Weigh,
@@ -142,7 +142,7 @@ class Letters:
             found = below(k)
             return found.reshape(made.inputs, *positions[k], found.shape[-1])
 
-        if isinstance(node, Norm):
+        if isinstance(node, Normalise):
             found = laid(node.of[0]) * made.factors[here]
         elif isinstance(node, Sum):
             parts = [f * laid(k) for f, k in zip(node.factors, node.of, strict=True)]
@@ -185,5 +185,5 @@ def _spread(J: Any, made: Particles, node: int) -> Any:
 
 def _is_linear(node: object) -> bool:
     """True if labels are combined, with factors that all units share."""
-    linear = isinstance(node, Sum | Spread | Norm | Weigh | Mix | Stack)
+    linear = isinstance(node, Sum | PositionMap | Normalise | Weigh | Mix | Stack)
     return linear or (isinstance(node, Attend) and node.grows)

@@ -23,7 +23,7 @@ from scalewise.networks._by_jax import traced
 from scalewise.networks.spi import (
     Attend,
     Draw,
-    Norm,
+    Normalise,
     Program,
     attention,
     entering,
@@ -109,7 +109,7 @@ class Particles:
     def value(self, here: int, *below: Any) -> Any:
         """A node that is not a random layer, of what it reads."""
         node = self.program.nodes[here]
-        if isinstance(node, Norm):
+        if isinstance(node, Normalise):
             return self._normed(here, node, below[0])
         if isinstance(node, Attend) and node.grows:
             return self._attended(here, node, below)
@@ -248,7 +248,7 @@ class Particles:
         z = (scale[-size:, None] * L[-size:]) @ g
         self.fields[here] = z.reshape(self.inputs, *self.program.positions[here], -1)
 
-    def _normed(self, here: int, node: Norm, x: Any) -> Any:
+    def _normed(self, here: int, node: Normalise, x: Any) -> Any:
         """Every group has all channels of its law."""
 
         def mean(values: Any) -> Any:
@@ -260,7 +260,7 @@ class Particles:
         self.factors[here] = 1 / jnp.sqrt(mean(x * x) + node.eps)
         return x * self.factors[here]
 
-    def mean(self, node: Norm, values: Any, weights: Weights | None = None) -> Any:
+    def mean(self, node: Normalise, values: Any, weights: Weights | None = None) -> Any:
         """Over channels, and over positions where a norm is over these, too.
 
         Args:

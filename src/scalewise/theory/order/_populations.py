@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from scalewise.networks.spi import Attend, Concat, Draw, Dropout, Program
+from scalewise.networks.spi import Attend, Concat, Draw, Drop, Program
 
 Kinds = tuple[
     tuple[int, float], ...
@@ -148,7 +148,7 @@ def populations(program: Program, wanted: tuple[int, ...]) -> Populations:
             same.setdefault(program.weights_of(here), []).append(here)
         elif here in program.fixed:
             continue
-        elif isinstance(node, Dropout):
+        elif isinstance(node, Drop):
             raise ValueError(
                 f"Node [{here}] of this network is Dropout, of which order 1/n is not known."
             )

@@ -24,10 +24,10 @@ from scalewise.networks.spi import (
     Matrix,
     Max,
     Mix,
-    Norm,
+    Normalise,
     Pointwise,
+    PositionMap,
     Product,
-    Spread,
     Stack,
     Sum,
     Taps,
@@ -65,7 +65,7 @@ class UnitSlopes:
         made, fixed = self.made.program.nodes[node], self.made.program.fixed
         if isinstance(made, Draw):
             return True
-        linear = isinstance(made, Sum | Spread | Norm | Weigh | Mix | Stack)
+        linear = isinstance(made, Sum | PositionMap | Normalise | Weigh | Mix | Stack)
         linear = linear or (isinstance(made, Attend) and made.grows)
         moving = [k for k in made.of if k not in fixed]
         moving = moving[-1:] if isinstance(made, Attend) else moving
@@ -83,7 +83,7 @@ class UnitSlopes:
         slopes, sizes = [self.of(k) for k in node.of], program.positions[node.of[0]]
         if isinstance(node, Pointwise):
             return _summed([(_slope(node, below[0]), slopes[0])])
-        if isinstance(node, Norm):
+        if isinstance(node, Normalise):
             return _summed([(self.made.factors[here], slopes[0])])
         if isinstance(node, Sum):
             return _summed(list(zip(node.factors, slopes, strict=True)))
@@ -95,7 +95,7 @@ class UnitSlopes:
             seen, there = among(node, below, sizes, jnp)
             largest = jnp.where(there, seen, -jnp.inf).argmax(axis=-2)
             return _moved(slopes[0], node.windows, sizes, largest)
-        if isinstance(node, Spread):
+        if isinstance(node, PositionMap):
             return _summed([(node.factor, _moved(slopes[0], node.along, sizes))])
         if isinstance(node, Stack):
             return _stacked(node, below, field.shape, slopes)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from scalewise.gaussian import SHAKES
-from scalewise.networks.spi import Course
+from scalewise.networks.spi import NetworkCourse
 from scalewise.theory.flow._layer import Between, Evaluated, Expectations, Layer, Shaken
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._jets import TENSORS
@@ -25,7 +25,7 @@ Tensors = dict[str, np.ndarray]  # by letter, an axis of estimates first
 
 
 def tensors_along(
-    course: Course,
+    course: NetworkCourse,
     kernels: Kernels,
     letters: Sequence[str],
     make: Make = Layer,
@@ -65,7 +65,7 @@ def tensors_along(
             del seen[root]
 
 
-def in_parts(course: Course, root: int, together: int | None = None) -> bool:
+def in_parts(course: NetworkCourse, root: int, together: int | None = None) -> bool:
     """True if expectations of a population are made for some labels and others at a time, always by nodes.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.networks.spi import Course, Draw, Form, Step
+from scalewise.networks.spi import CourseStep, Draw, Form, NetworkCourse
 from scalewise.theory.flow._layer import Evaluated, Expectations, Layer, layers_of
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._neurons import Neurons
@@ -26,7 +26,7 @@ Make = Callable[[Activation, Square], Layer]
 class Way:
     """Where everything stands along a course."""
 
-    course: Course
+    course: NetworkCourse
     kernels: Kernels
     wanted: Wanted
     _theta_of: tuple[int, Square | None] = (-1, None)
@@ -43,14 +43,14 @@ class Way:
                 start += self.course.labels_of(point)
         return found
 
-    def at(self, step: Step) -> np.ndarray:
+    def at(self, step: CourseStep) -> np.ndarray:
         """The labels that a layer reads."""
         parts = [
             self.starts[point] + np.arange(self.course.labels_of(point)) for point in step.points
         ]
         return np.concatenate(parts)
 
-    def root(self, step: Step) -> int:
+    def root(self, step: CourseStep) -> int:
         """The population that a layer reads."""
         return self.course.of_point[step.points[0]]
 
@@ -110,7 +110,9 @@ class Way:
             for population, K in zip(known, kernels, strict=True):
                 yield make(population.sigma, K)
 
-    def reader(self, step: Step, expectations: Expectations, among: Among | None = None) -> Reader:
+    def reader(
+        self, step: CourseStep, expectations: Expectations, among: Among | None = None
+    ) -> Reader:
         """A random layer of a run."""
         course, root = self.course, self.root(step)
         node = course.program.nodes[step.draw]
@@ -209,7 +211,7 @@ class Way:
         }
         return set(self._heard)
 
-    def hear(self, step: Step) -> None:
+    def hear(self, step: CourseStep) -> None:
         """Note what a layer depends on, once it is there."""
         found = {self.root(step)}
         for form in self.forms(step.points):

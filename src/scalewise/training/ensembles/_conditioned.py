@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._ensemble import Ensemble, Kind, first_activation
+from scalewise.nets._ensemble import Kind, NetworkEnsemble, first_activation
 from scalewise.nets._moments import MeanSums
 from scalewise.nets._networks import traced
-from scalewise.nets._program import Drawn, first_layer, sample_program
+from scalewise.nets._program import DrawnProgram, first_layer, sample_program
 from scalewise.nets._sampler import (
     draw_layers,
     draw_numbers,
@@ -46,7 +46,7 @@ def conditioned_ensemble(
     *,
     weighted: bool,
     dtype: str,
-) -> tuple[Reading, Ensemble, float]:
+) -> tuple[Reading, NetworkEnsemble, float]:
     """The ensemble of one set of widths, and the log evidence from which weights are counted.
 
     Args:
@@ -71,7 +71,7 @@ def conditioned_ensemble(
     sums: dict[str, Kind] = dict.fromkeys(names, MeanSums)
     return (
         reading,
-        Ensemble(name, group.draw, sums, first_activation(net), (STREAM, *n), 8 * floats),
+        NetworkEnsemble(name, group.draw, sums, first_activation(net), (STREAM, *n), 8 * floats),
         level,
     )
 
@@ -105,7 +105,7 @@ class _HiddenLayers:
     def _metrics(self, keys: np.ndarray) -> Kernels:
         net, x = self.net, self.task.all_inputs
         if not net.is_perceptron:
-            drawn = Drawn(net.program, (net.depth,), slopes=False)
+            drawn = DrawnProgram(net.program, (net.depth,), slopes=False)
             count = sum(math.prod(size) for size in drawn.sizes)
             if not count:
                 return np.broadcast_to(first_layer(net, x), (len(keys), len(x), len(x)))

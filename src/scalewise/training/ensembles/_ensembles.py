@@ -13,8 +13,8 @@ from scalewise.nets._devices import filled, on_host
 from scalewise.nets._ensemble import (
     LARGEST_BATCH,
     LOST,
-    Ensemble,
     Kind,
+    NetworkEnsemble,
     first_activation,
     refuse_overflow,
 )
@@ -95,7 +95,7 @@ def trained_ensembles(
     control: Control,
     dtype: str,
     changes: bool,
-) -> tuple[Reading, list[tuple[Ensemble, int]]]:
+) -> tuple[Reading, list[tuple[NetworkEnsemble, int]]]:
     """Ensembles of one set of widths, each with its number of networks for one that is asked for.
 
     Args:
@@ -122,13 +122,15 @@ def trained_ensembles(
     kept: dict[str, Kind] = dict.fromkeys(told, MeanSums)
     name = f"trained-{'-'.join(map(str, net.widths[1:-1]))}"
     sigma = first_activation(net)
-    trained = Ensemble(
+    trained = NetworkEnsemble(
         name, group.trained, kept, sigma, _stream(net, 1), bytes_per_network=size, most=most
     )
     found = [(trained, 1)]
     if control == "linear":
         name = f"un{name}"
-        found.append((Ensemble(name, group.untrained, sums, sigma, _stream(net, 2), size), MORE))
+        found.append(
+            (NetworkEnsemble(name, group.untrained, sums, sigma, _stream(net, 2), size), MORE)
+        )
     return reading, found
 
 

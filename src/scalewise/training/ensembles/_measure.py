@@ -16,7 +16,7 @@ from scalewise._memory import Memory, bytes_of
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
 from scalewise.nets._devices import generator
-from scalewise.nets._ensemble import Ensemble, run
+from scalewise.nets._ensemble import NetworkEnsemble, run
 from scalewise.nets._extrapolate import check_widths, degree, extrapolation, fit
 from scalewise.nets._networks import Dtype, Seed, check_has_slope
 from scalewise.networks import Network
@@ -187,7 +187,7 @@ class _Plan(NamedTuple):
     """Ensembles of one set of widths, how often each is drawn, and how their sums are read."""
 
     reading: Reading
-    ensembles: list[tuple[Ensemble, int]]
+    ensembles: list[tuple[NetworkEnsemble, int]]
     read: Callable[[Sequence[Any]], Source]
 
 
