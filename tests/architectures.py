@@ -13,6 +13,7 @@ from scalewise.networks._nodes import (
     Concat,
     Draw,
     Drop,
+    InputNode,
     Max,
     Mix,
     Normalise,
@@ -20,7 +21,6 @@ from scalewise.networks._nodes import (
     PositionMap,
     Product,
     Read,
-    Source,
     Stack,
     Sum,
 )
@@ -479,7 +479,7 @@ def _without_weights(
     node, x: np.ndarray, below: list[np.ndarray], sizes: tuple[int, ...]
 ) -> np.ndarray:
     """Of inputs: (label, feature)."""
-    if isinstance(node, Source):
+    if isinstance(node, InputNode):
         return x.reshape(-1, x.shape[-1])
     rows = below[0]
     if isinstance(node, Pointwise):
@@ -488,7 +488,7 @@ def _without_weights(
         rows = rows - node.centred * rows.mean(axis=1, keepdims=True)
         return rows / np.sqrt(np.mean(rows**2, axis=1, keepdims=True) + node.eps)
     if isinstance(node, Read):
-        return node.make(x, np).reshape(len(rows), -1)
+        return node(x, np).reshape(len(rows), -1)
     if isinstance(node, Mix):
         A = below[1].reshape(len(x), -1, below[1].shape[1])
         return np.concatenate([a @ v for a, v in zip(A, rows.reshape(len(x), -1, rows.shape[1]))])  # noqa: B905
@@ -507,7 +507,7 @@ def fields_by_matrices(program: Program, weights: dict, x):
     """The fields of all nodes, (sample, site, channel)."""
     found = []
     for here, node in enumerate(program.nodes):
-        if isinstance(node, Source):
+        if isinstance(node, InputNode):
             found.append(jnp.asarray(x).reshape(len(x), -1, x.shape[-1]))
             continue
         below = [found[k] for k in node.of]
@@ -567,7 +567,7 @@ def fields_by_matrices(program: Program, weights: dict, x):
         elif isinstance(node, Drop):
             found.append(below[0] * weights[here][0].reshape(below[0].shape))
         elif isinstance(node, Read):
-            found.append(jnp.asarray(node.make(x, np)).reshape(len(x), below[0].shape[1], -1))
+            found.append(jnp.asarray(node(x, np)).reshape(len(x), below[0].shape[1], -1))
         elif isinstance(node, Mix):
             found.append(jnp.einsum("spq,sqi->spi", below[1], below[0]))
         else:

@@ -131,7 +131,7 @@ def _read(name: str, values: Any, sort: str) -> np.ndarray:
 
 
 def _stacked(name: str, values: list[Any] | tuple[Any, ...], sort: str) -> np.ndarray:
-    """A list read row by row, so that no mask is lost, and a tensor may stand in any place."""
+    """An array from a list, read row by row: entries may be masked, or tensors of any library."""
     if set(map(type, values)) <= {int, float, bool}:
         return np.asarray(values)
     rows = [real_array(name, value, sort) for value in values]

@@ -21,21 +21,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, overload
 from scalewise._readable import readable
 from scalewise._words import WrongTypeError, listed, shown
 
-__all__ = [
-    "Count",
-    "FiniteNumber",
-    "Index",
-    "Must",
-    "NotNegative",
-    "Positive",
-    "Precision",
-    "Told",
-    "at_least",
-    "checked",
-    "dtype_of",
-    "held",
-]
-
 
 @readable
 class Must(NamedTuple):

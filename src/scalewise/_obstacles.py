@@ -79,7 +79,7 @@ def of_units(net: Network) -> str:
 
 
 def of_bent_units(net: Network) -> str:
-    """For one that takes two slopes in each unit."""
+    """Reason why an observable of second derivatives in each unit is unknown, a clause; empty if it is known."""
     if any(isinstance(node, _nodes.Max) for node in net.program.nodes):
         return "it takes second derivatives in each channel, and a maximum has kinks"
     for sigma in all_activations(net):

@@ -165,15 +165,13 @@ def _short(value: Any, room: int = _ROOM) -> str:
         return several
     if hasattr(value, "_told"):
         return f"<{what}>"
-    text = _call(value) if _plain(value) else repr(value)
+    plain = is_dataclass(value) and not hasattr(
+        value, "_repr_html_"
+    )  # says not itself how it is shown
+    text = _call(value) if plain else repr(value)
     if len(text) <= room and "\n" not in text and " at 0x" not in text:
         return text
     return f"{text[: room - 4]}...'" if isinstance(value, str) else f"<{what}>"
-
-
-def _plain(value: Any) -> bool:
-    """True for a dataclass that does not say itself how it is shown."""
-    return is_dataclass(value) and not hasattr(value, "_repr_html_")
 
 
 def _several(value: Any, room: int) -> str | None:

@@ -303,7 +303,7 @@ def told_together(net: Network, samples: int, rows: Sequence[Observable]) -> Tol
 
 
 def _unfit(row: Observable, net: Network, samples: int) -> str:
-    """Why nothing tells an observable of so many inputs, a clause, if nothing does."""
+    """Reason why nothing computes an observable of so many inputs, a clause; empty if something does."""
     if net.is_plain or (
         net.is_perceptron and samples == 1
     ):  # as it is, or from tables at any depth

@@ -312,7 +312,7 @@ MUTANTS = (
         FIELDS,
     ),
     of_norms("norms: a joint square by places", "square = self._averaged(square)", "pass", FIELDS),
-    of_places_("places: tokens of any size", "* float(self.count) ** 0.5", "* 1.0"),
+    of_places_("places: tokens of any size", "* float(count) ** 0.5", "* 1.0"),
     row("networks/_masks.py", OWN)(
         "places: nearest at the start",
         "(2 * places + 1) * lengths // (2 * wanted)",
@@ -328,8 +328,8 @@ MUTANTS = (
     ),
     of_aggregate(
         "aggregate: the first features",
-        "Columns(inputs.channels - nodes, inputs.channels)",
-        "Columns(0, nodes)",
+        "_some(build, inputs, inputs.channels - nodes, inputs.channels)",
+        "_some(build, inputs, 0, nodes)",
     ),
     row("networks/layers/_excite.py", OWN)(
         "gates: of each position alone", "GlobalAvgPool().into(build, of)", "of"
@@ -487,12 +487,12 @@ MUTANTS = (
     ),
     row("networks/_there.py", SAME)(
         "masks: windows see what is not there",
-        "    return shown(build, of), along, mask\n",
+        "    return shown(put, of), along, mask\n",
         "    return of, along, mask\n",
     ),
     row("networks/_there.py", SAME)(
         "masks: ends never meet",
-        "        return (*_joined(build, of, along), mask)\n",
+        "        return (*_joined(put, of, along), mask)\n",
         "        pass\n",
     ),
     row("networks/_masks.py", SAME)(
@@ -500,8 +500,8 @@ MUTANTS = (
     ),
     row("networks/_masks.py", SAME)(
         "masks: all are resized as the longest",
-        "return there * resized(positions, lengths, self",
-        "return there * resized(positions, self.sizes[axis] + 0 * lengths, self",
+        "return inside * resized(positions, lengths, shape",
+        "return inside * resized(positions, sizes[axis] + 0 * lengths, shape",
     ),
     row("networks/_masks.py", SAME)(
         "masks: a place for each position alone",
@@ -527,7 +527,7 @@ MUTANTS = (
         "np.ones_like(there) / there.shape[1]",
     ),
     row("networks/_builder.py", MASKS)(
-        "masks: keys that are not there", "[] if keys.mask is None else [keys.mask]", "[]"
+        "masks: keys that are not there", "() if mask is None else (mask,)", "()"
     ),
     row("theory/flow/_rules.py", MASKS)(
         "masks: one side alone", "                tile *= at.left(own)\n", ""

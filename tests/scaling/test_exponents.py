@@ -11,7 +11,7 @@ from grids import each
 from refusals import unlike
 from scalewise.scaling import (
     ABC,
-    Layer,
+    LayerExponents,
     Strategy,
     abc,
     has_equivalent_rates,
@@ -141,10 +141,10 @@ def test_another_depth_repeats_the_hidden_layers(a: F, b: F, c: F, d: F, depth: 
     assert other.p == (a, *(b,) * (depth - 2), c)
     assert other.q == (d, *(a,) * (depth - 2), b)
     assert (other.r, other.name, other.plain_biases) == (c, "own", True)
-    assert other.first == Layer(a, d, d)
-    assert other.last == Layer(c, b, b + 1)
+    assert other.first == LayerExponents(a, d, d)
+    assert other.last == LayerExponents(c, b, b + 1)
     if depth > 2:
-        assert other.hidden == Layer(b, a, a + 1)
+        assert other.hidden == LayerExponents(b, a, a + 1)
         assert other.at_depth(3) == three
 
 

@@ -192,7 +192,7 @@ class _Stack:
         return self.one(self.parameters, batch.expand(len(self.entries), *batch.shape))
 
     def step(self) -> None:
-        """One of all runs, each on its own texts."""
+        """One step of descent of all runs, each on its own texts."""
         at = self.begins.index_select(1, self.count).squeeze(1)
         losses = self.one(self.parameters, self.tokens[at[..., None] + self.places])
         slopes = torch.autograd.grad(losses.sum(), list(self.parameters.values()))
@@ -230,7 +230,7 @@ class _AdamW:
         self.betas = [spread([[s[n]["betas"][j] for n in names] for s in settings]) for j in (0, 1)]
 
     def step(self, g: Tensor, share: Tensor) -> None:
-        """One, at a share of the rate."""
+        """One step of descent, at a share of the learning rate."""
         g, (first, second), rate = g[:, self.where], self.moments, self.lr * share
         one, two = self.betas
         first.lerp_(g, 1 - one)
@@ -264,7 +264,7 @@ class _Muon:
         self.factors = {n: ADJUSTMENTS[settings[0][n]["adjust_lr_fn"]](*shapes[n]) for n in names}
 
     def step(self, g: Tensor, share: Tensor) -> None:
-        """One, at a share of the rate."""
+        """One step of descent, at a share of the learning rate."""
         g = g[:, self.where]
         self.momentum.lerp_(g, 1 - self.keep)
         g = g.lerp(self.momentum, self.keep)

@@ -234,7 +234,7 @@ def _thaw_linear(start: GramNet | LinearNet, state: dict[str, np.ndarray]) -> Gr
 
 
 def _parts(net: GramNet | LinearNet) -> tuple[str, ...]:
-    """The arrays that make it; a network narrower than the images is trained by its weights."""
+    """Names of the arrays of a network: Gram matrices, or weights where it is narrower than the images."""
     return ("M", "A", "C") if isinstance(net, GramNet) else ("u", "v", "b")
 
 

@@ -83,7 +83,7 @@ def _html(table: Table) -> str:
 
 @checked
 def judged(name: str, dataset: xr.Dataset) -> Judged:
-    """Hold what an experiment gave to what it should give.
+    """The numbers of an experiment beside those expected, with a verdict on each.
 
     Args:
         name: One of `EXPERIMENTS`.

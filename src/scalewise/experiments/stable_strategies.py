@@ -57,7 +57,7 @@ class Config:
 
 
 def strategy_at(point: Sequence[Any]) -> Strategy:
-    """The strategy with one hidden layer that has given (r, A, U)."""
+    """The strategy of a network with one hidden layer, from its exponents (r, A, U)."""
     r, A, U = (Fraction(x) for x in point)
     return from_chart((r - min(A, U)) / 2, U / 2, A - U / 2)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,14 +11,6 @@ import numpy as np
 from scalewise.limits._on import Infinite
 
 Found = TypeVar("Found")
-
-
-@dataclass(frozen=True)
-class Reached:
-    """End of a search for a tolerance."""
-
-    size: int  # how many particles or draws were taken
-    missed: str = ""  # why the tolerance was not met, a sentence; empty if it was
 
 
 def standard_error(values: Any) -> np.ndarray:
@@ -36,12 +27,13 @@ def until_known(
     bytes_each: int,
     held: str,
     instead: str,
-) -> tuple[Found, Reached]:
+) -> tuple[Found, int, str]:
     """Run with more and more particles or draws until the tolerance is met or the memory is full.
 
     `run` goes from an even number of them to a result and its largest standard error; `what` names them in the
     message, with `held`, what takes `bytes_each` of memory, and `instead`, what to do where the tolerance is out
-    of reach.
+    of reach. Returned are the result, how many were taken, and a sentence why the tolerance was missed, empty if
+    it was met.
     """
     largest = int(min(on.memory / bytes_each, 2**62)) // 2 * 2
     size = min(start, largest)
@@ -56,9 +48,9 @@ def until_known(
     while True:
         found, worst = run(size)
         if worst <= on.tolerance:
-            return found, Reached(size)
+            return found, size, ""
         needed = size * (1.2 * worst / on.tolerance) ** 2
         if not needed <= largest or size == largest:
             why = f"with {size} {what} it is {worst:.2g}, and {needed:.2g} would be needed"
-            return found, Reached(size, f"{out_of_reach}: {why}. {instead}.")
+            return found, size, f"{out_of_reach}: {why}. {instead}."
         size = 2 * math.ceil(min(max(needed, 2 * size), largest) / 2)

@@ -131,12 +131,11 @@ def _run(job: Job, on: On) -> tuple[Records, LogitKernels | None, dict[str, Any]
         return records, kernels, {"width": math.inf, "seed": on.seed}
     attrs = {"width": math.inf, "seed": on.seed, "tolerance": on.tolerance}
     if classify(job.net.strategy).r > 0:
-        records, reached, kernels = train_draws(job, on)
+        records, missed, kernels = train_draws(job, on)
     else:
-        (records, reached), kernels = train_particles(job, on), None
-        attrs["particles"] = reached.size
-    if records.status == FINISHED and reached.missed:
-        records.status = reached.missed
+        (records, attrs["particles"], missed), kernels = train_particles(job, on), None
+    if records.status == FINISHED and missed:
+        records.status = missed
     return records, kernels, attrs
 
 

@@ -10,7 +10,7 @@ from scalewise.nets._differentials import empirical_differential as empirical_di
 from scalewise.nets._differentials import sample_differentials as sample_differentials
 from scalewise.nets._empirical import empirical_ddntk as empirical_ddntk
 from scalewise.nets._empirical import empirical_dntk as empirical_dntk
-from scalewise.nets._empirical_ntk import empirical_ntk as empirical_ntk
+from scalewise.nets._empirical import empirical_ntk as empirical_ntk
 from scalewise.nets._layer_tensors import LayerTensors as LayerTensors
 from scalewise.nets._layer_tensors import layer_tensors as layer_tensors
 from scalewise.nets._measure import measure as measure

@@ -26,7 +26,7 @@ Reading = Callable[[Sums, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class SumPart:
-    """Something drawn of every network of a family.
+    """A quantity that is drawn of every network of a family, and summed.
 
     Args:
         family: Key of `FAMILIES`.

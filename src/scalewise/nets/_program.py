@@ -164,7 +164,7 @@ def metric_and_ntk(
 
 
 def measured_layers(net: Network) -> tuple[int, ...]:
-    """The layers of one site that fluctuate, or that weights of others are averaged over."""
+    """Layers of one site that are measured: all but the first, which does not fluctuate."""
     return tuple(layer for layer in net.layers_of_one_site if layer > 1)
 
 

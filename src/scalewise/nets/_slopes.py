@@ -75,7 +75,7 @@ def by_weights(program: Program, roots: Roots, *orders: dict[int, Side]) -> Grad
 
 
 def _by_site(u: Any, delta: Any) -> Side:
-    """Sites in a row."""
+    """Inputs and what flows back, with all sites along one axis."""
     u = u.reshape(len(u), -1, u.shape[-1])
     return u, delta.reshape(*delta.shape[:2], -1, delta.shape[-1])
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
 from scalewise.networks._field import (
     Field,
     apart,
+    attended,
+    beside,
     combined,
     moved,
     need_alike,
     need_channels,
-    need_heads,
+    need_groups,
     need_positions,
     need_same_beside,
-    need_same_positions,
     need_same_weights,
     together,
 )
@@ -28,6 +30,7 @@ from scalewise.networks._nodes import (
     Draw,
     Drop,
     Hyperparameters,
+    InputNode,
     Max,
     Mix,
     Node,
@@ -36,8 +39,6 @@ from scalewise.networks._nodes import (
     PositionMap,
     Product,
     Read,
-    Reading,
-    Source,
     Stack,
     Sum,
     Weigh,
@@ -111,12 +112,8 @@ class Builder:
     inputs: Field = field(init=False)
 
     def source(self, shape: tuple[int, ...]) -> Field:
-        """The inputs.
-
-        Args:
-            shape: Positions along each axis, then features.
-        """
-        self.inputs = self.put(Source(), Field(0, shape[:-1], shape[-1]))
+        """The inputs of a shape: positions along each axis, then features."""
+        self.inputs = self.put(InputNode(), Field(0, shape[:-1], shape[-1]))
         return self.inputs
 
     def draw(
@@ -141,22 +138,16 @@ class Builder:
         """
         if of.flat:
             if windows is not None:
-                raise ValueError(
-                    f"{self.name} needs positions, and Flatten has made channels of them. Put it before Flatten."
-                )
+                need_positions(self.name, of)
             windows = tuple(Window(taps=size) for size in of.positions)
         elif windows is None:
             windows = (IDENTITY,) * len(of.positions)
         positions = moved(self.name, of, windows)
-        of, seen, mask = seen_by(self, of, windows)
+        of, seen, mask = seen_by(self.put, self.name, of, windows)
         node = len(self.nodes)
         made = Field(node, positions, channels or self.width, frozenset({node}), True, mask=mask)
         self.layers[node] = node
-        if of.channels % groups or made.channels % groups:
-            raise ValueError(
-                f"{self.name} takes {of.channels} channels to {made.channels}, which do not divide into {groups} "
-                "groups. Choose widths that are multiples of their number."
-            )
+        need_groups(self.name, of, made, groups)
         new = Draw((of.node,), seen, own or self.usual, groups, shared)
         told = [next(names) for names in self.again]
         if not told:
@@ -195,12 +186,7 @@ class Builder:
         return made
 
     def apply(self, of: Field, sigma: Activation) -> Field:
-        """An activation.
-
-        Args:
-            of: What it acts on.
-            sigma: The activation.
-        """
+        """An activation of a field."""
         if of.parts:
             return self.join([self.apply(part, sigma) for part in of.parts])
         need_alike(self.name, of)
@@ -208,12 +194,7 @@ class Builder:
         return self._sampled(made) if of.draws and not of.gaussian else made
 
     def add(self, fields: Sequence[Field], factors: Sequence[float]) -> Field:
-        """A sum of fields.
-
-        Args:
-            fields: Of the same channels and positions.
-            factors: One for each.
-        """
+        """A sum of fields of the same channels and positions, each times its factor."""
         made = together(self.name, fields, "adds", "to")
         node = len(self.nodes)
         # The newest random layer is a preactivation only with all that is added to it.
@@ -226,12 +207,7 @@ class Builder:
         return made if known else self._sampled(made)
 
     def stack(self, fields: Sequence[Field], axis: int = 0) -> Field:
-        """The positions of fields after one another.
-
-        Args:
-            fields: Of the same channels, and of the same positions along other axes.
-            axis: Which axis of positions becomes longer.
-        """
+        """The positions of fields after one another along an axis; those along the others are the same."""
         need_same_beside(self.name, fields, axis)
         first = fields[0]
         made = combined(self.name, fields, "stacks", "on")
@@ -243,47 +219,23 @@ class Builder:
         return made if known else self._sampled(made)
 
     def multiply(self, fields: Sequence[Field]) -> Field:
-        """A product of fields, channel by channel.
-
-        Args:
-            fields: Of the same channels and positions.
-        """
+        """A product of fields of the same channels and positions, channel by channel."""
         made = replace(together(self.name, fields, "multiplies", "by"), gaussian=False)
         made = self.put(Product(tuple(f.node for f in fields)), made)
         return self._sampled(made) if not apart(fields) else made
 
     def join(self, fields: Sequence[Field]) -> Field:
-        """The channels of fields beside each other.
-
-        Args:
-            fields: Of the same positions.
-        """
-        need_same_positions(self.name, fields)
-        first = fields[0]
-        channels = sum(f.channels for f in fields)
-        made = Field(
-            0,
-            first.positions,
-            channels,
-            frozenset().union(*(f.draws for f in fields)),
-            parts=tuple(part for f in fields for part in f.parts or (f,)),
-            alike=False,
-            flat=first.flat,
-        )
-        shares = tuple(f.channels / channels for f in fields)
+        """The channels of fields of the same positions beside each other."""
+        made = beside(self.name, fields)
+        shares = tuple(f.channels / made.channels for f in fields)
         return self.put(Concat(tuple(f.node for f in fields), shares), made)
 
     def largest(self, of: Field, windows: tuple[Window, ...]) -> Field:
-        """The largest number that a window sees.
-
-        Args:
-            of: What it sees.
-            windows: One for each axis of positions.
-        """
+        """The largest number that a window sees; one window for each axis of positions."""
         need_positions(self.name, of)
         need_alike(self.name, of)
         positions = moved(self.name, of, windows)
-        seen, windows, mask = seen_by(self, of, windows)
+        seen, windows, mask = seen_by(self.put, self.name, of, windows)
         read = (seen.node,)
         if of.mask is not None and any(own.padding == "zero" for own in windows):
             read = (of.node, of.mask)  # zeros would count
@@ -292,16 +244,10 @@ class Builder:
         return self._sampled(made) if of.draws else made
 
     def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
-        """A fixed linear map of positions.
-
-        Args:
-            of: What it moves.
-            along: A window, whose taps are added up, or a matrix for each axis.
-            factor: Of the result.
-        """
+        """A fixed linear map of positions times a factor: along each axis a matrix, or a window that adds up."""
         need_positions(self.name, of)
         positions = moved(self.name, of, along)
-        of, along, mask = seen_by(self, of, along)
+        of, along, mask = seen_by(self.put, self.name, of, along)
         made = replace(of, positions=positions, parts=(), mask=mask)
         return self.put(PositionMap((of.node,), along, factor), made)
 
@@ -333,19 +279,10 @@ class Builder:
             group: How many heads after one another have the same key and value.
             bias: What is added to logits, (position, other): of all heads, or several of heads in turn.
         """
-        queries, keys, values = fields
-        need_heads(self.name, fields, size, group, len(bias), causal=causal)
-        made = replace(
-            values,
-            positions=queries.positions,
-            channels=values.channels * group,
-            gaussian=False,
-            draws=frozenset().union(*(f.draws for f in fields)),
-            mask=queries.mask,
-        )
-        of = [f.node for f in fields] + ([] if keys.mask is None else [keys.mask])
+        made = attended(self.name, fields, size, group, len(bias), causal=causal)
+        mask = fields[1].mask
         node = Attend(
-            of=tuple(of),
+            of=(*(f.node for f in fields), *(() if mask is None else (mask,))),
             size=size,
             grows=grows,
             power=power,
@@ -364,53 +301,44 @@ class Builder:
     def read(
         self,
         of: Field,
-        make: Reading,
+        make: Callable[..., Any],
         features: int,
         positions: tuple[int, ...] | None = None,
+        *,
+        given: tuple[Any, ...] = (),
+        said: str = "function of inputs",
     ) -> Field:
         """Any function of the inputs.
 
         Args:
             of: The inputs, or what was read off them.
-            make: The function.
+            make: The function, of a module: (sample, *positions, feature) from ``(x, xp, *given)``, with `xp` NumPy
+                or JAX's.
             features: How many it gives.
             positions: Along each axis; those of the inputs for ``None``.
+            given: Further arguments of the function.
+            said: What a table of the network calls it.
         """
         if of.draws or of.flat:
             raise ValueError(f"{self.name} reads the inputs. Put it before the first random layer.")
         own = of.positions if positions is None else positions
-        return self.put(Read((of.node,), make), replace(of, channels=features, positions=own))
+        made = replace(of, channels=features, positions=own)
+        return self.put(Read((of.node,), make, given, said), made)
 
     def mix(self, of: Field, rows: Field) -> Field:
-        """Positions mixed by a matrix of each input.
-
-        Args:
-            of: What is mixed.
-            rows: The matrices: a field without weights, of as many features as there are positions, at the
-                positions of what is made.
-        """
+        """Positions mixed by a matrix of each input: its rows are a field without weights at the new positions."""
         need_positions(self.name, of)
-        of = shown(self, of)
+        of = shown(self.put, of)
         mask = of.mask if rows.positions == of.positions else None
         made = replace(of, parts=(), positions=rows.positions, mask=mask)
         return self.put(Mix((of.node, rows.node)), made)
 
     def weigh(self, of: Field, weights: Field) -> Field:
-        """A number for each position of each input.
-
-        Args:
-            of: What it multiplies.
-            weights: The numbers: a field without weights, of one feature.
-        """
+        """A field times a number for each position of each input: a field without weights, of one feature."""
         return self.put(Weigh((of.node, weights.node)), replace(of, parts=()))
 
     def drop(self, of: Field, keep: float) -> Field:
-        """Numbers that are 0 by chance.
-
-        Args:
-            of: What they are.
-            keep: The share that stays.
-        """
+        """Numbers that are 0 by chance, but for a share that stays."""
         if not of.draws:
             raise ValueError(
                 f"{self.name} stands behind random layers; of the inputs there are not as many channels as the "
@@ -435,15 +363,7 @@ class Builder:
         return self.put(Normalise(read, eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
-        """Build layers, one after the other.
-
-        Args:
-            layers: Which.
-            of: What enters the first.
-
-        Returns:
-            What leaves the last.
-        """
+        """Build layers, one after the other: from what enters the first, what leaves the last."""
         outside, said = (self.path, self.name), dict[int, str]()
         for number, layer in enumerate(layers, 1):
             self.path = (*outside[0], number)
@@ -481,13 +401,10 @@ class Builder:
         self.estimated.add(made.node)
         return made
 
-    def put(self, node: Node, made: Field) -> Field:
-        """A node as the next one.
-
-        Args:
-            node: Which.
-            made: What is known of its field, but for its number.
-        """
+    def put(self, node: Node, made: Field, *, once: bool = False) -> Field:
+        """A node as the next one, and what is known of its field; `once` if an equal one before serves as well."""
+        if once and node in self.nodes:
+            return self.fields[self.nodes.index(node)]
         made = replace(made, node=len(self.nodes))
         self.nodes.append(node)
         self.fields.append(made)

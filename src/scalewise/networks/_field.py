@@ -140,8 +140,17 @@ def need_same_beside(name: str, fields: Sequence[Field], axis: int) -> None:
             )
 
 
-def need_same_positions(name: str, fields: Sequence[Field]) -> None:
-    """Refuse fields whose channels cannot stand beside each other."""
+def need_groups(name: str, of: Field, made: Field, groups: int) -> None:
+    """Refuse channels on either side that do not divide into groups."""
+    if of.channels % groups or made.channels % groups:
+        raise ValueError(
+            f"{name} takes {of.channels} channels to {made.channels}, which do not divide into {groups} "
+            "groups. Choose widths that are multiples of their number."
+        )
+
+
+def beside(name: str, fields: Sequence[Field]) -> Field:
+    """Field of the channels of several, which must have the same positions."""
     first = fields[0]
     for other in fields[1:]:
         if first.positions != other.positions or first.flat != other.flat:
@@ -154,6 +163,15 @@ def need_same_positions(name: str, fields: Sequence[Field]) -> None:
             f"{name} puts the inputs beside other channels, which are not of their kind. Put a random "
             "layer such as Dense before it."
         )
+    return Field(
+        0,
+        first.positions,
+        sum(f.channels for f in fields),
+        frozenset().union(*(f.draws for f in fields)),
+        parts=tuple(part for f in fields for part in f.parts or (f,)),
+        alike=False,
+        flat=first.flat,
+    )
 
 
 def need_channels(name: str, of: Field, groups: int) -> None:
@@ -175,7 +193,7 @@ def need_channels(name: str, of: Field, groups: int) -> None:
         )
 
 
-def need_heads(
+def attended(
     name: str,
     fields: tuple[Field, Field, Field],
     size: int,
@@ -183,8 +201,8 @@ def need_heads(
     matrices: int,
     *,
     causal: bool,
-) -> None:
-    """Refuse fields that are not those of equal heads."""
+) -> Field:
+    """Field of the values of equal heads, averaged at the positions of queries."""
     queries, keys, values = fields
     if (keys.positions, queries.channels) != (values.positions, keys.channels * group) or (
         causal and queries.positions != keys.positions
@@ -204,6 +222,14 @@ def need_heads(
             f"{name} adds {matrices} matrices to the logits of {queries.channels // size} heads in turn. "
             f"Choose a width that is a multiple of {size * matrices}."
         )
+    return replace(
+        values,
+        positions=queries.positions,
+        channels=values.channels * group,
+        gaussian=False,
+        draws=frozenset().union(*(f.draws for f in fields)),
+        mask=queries.mask,
+    )
 
 
 def apart(fields: Sequence[Field]) -> bool:

@@ -63,7 +63,7 @@ def forward(
     if isinstance(node, Stack):
         return xp.concatenate(below, axis=1 + node.axis)
     if isinstance(node, Read):
-        return node.make(x, xp)
+        return node(x, xp)
     if isinstance(node, Mix):
         A, flat = below[1], x.reshape(len(x), -1, x.shape[-1])
         return (A.reshape(len(x), -1, A.shape[-1]) @ flat).reshape(*A.shape[:-1], x.shape[-1])

@@ -40,7 +40,7 @@ def check_inputs(net: Network, x: Any) -> Float[np.ndarray, "sample *positions f
     read = {0: array}
     for here, node in enumerate(net.program.nodes):
         if isinstance(node, Read) and node.of[0] in read:
-            read[here] = node.make(read[node.of[0]], np)  # which refuses what it cannot read
+            read[here] = node(read[node.of[0]], np)  # which refuses what it cannot read
     first = net.own(1)
     with np.errstate(over="ignore", under="ignore"):
         square = np.mean(array * array, axis=-1)

@@ -1,4 +1,4 @@
-"""Numbers of the layers: how they are given, and read off a program."""
+"""Numbers of the layers: how they are given, and read off a program; and numbers as the theory takes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
+
+import numpy as np
+from jaxtyping import Float
 
 from scalewise._checked import Count, Must
 from scalewise.activations import Activation
@@ -30,6 +33,11 @@ Positives = Annotated[
         lambda given: all(0 < v < math.inf for v in _each(given)),
     ),
 ]
+
+
+# Of any library, and widths that need not be whole: what the verbs of the theory take.
+Numbers = Annotated[Any, Float[np.ndarray, "..."]]
+Width = Annotated[float | int, Must("a finite number of at least 1", lambda n: 1 <= n < math.inf)]
 
 
 def _each(given: Any) -> Sequence[float | int]:

@@ -11,7 +11,7 @@ from scalewise.activations.spi import ActivationLike
 from scalewise.networks._layers import ByLayer, NotNegatives, Positives, Widths, per_layer
 from scalewise.networks._network import Network
 from scalewise.networks._nodes import HYPERPARAMETERS
-from scalewise.networks.layers._stack import Stacked
+from scalewise.networks.layers._stack import stacked
 
 
 @checked
@@ -141,7 +141,7 @@ def _made(
     own = {k: tuple(map(float, per_layer(k, v, depth))) for k, v in numbers.items()}
     ordered = (own[k] for k in HYPERPARAMETERS)
     by_layer = ByLayer(widths, (sigma,) if depth > 1 else (), *ordered, skips=skips)
-    return Network.known(*Stacked.of(by_layer), by_layer=by_layer)
+    return Network.known(*stacked(by_layer), by_layer=by_layer)
 
 
 def _skips(gamma: NotNegatives, widths: tuple[int, ...]) -> tuple[float, ...]:

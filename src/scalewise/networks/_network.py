@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
-
-import numpy as np
 
 from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import Rows, readable
 from scalewise.activations import Activation, activation
 from scalewise.critical import Criticality, criticality, equivalent_rates, rates_along
 from scalewise.networks._builder import Builder, Layer
+from scalewise.networks._demands import (
+    critical_point,
+    need_activations_between,
+    need_criticality,
+    need_heard,
+    need_readout,
+)
 from scalewise.networks._laws import LawLike, law_of
 from scalewise.networks._layers import ByLayer, Widths, per_layer
-from scalewise.networks._nodes import HYPERPARAMETERS, Draw, Hyperparameters
+from scalewise.networks._nodes import HYPERPARAMETERS, Hyperparameters
 from scalewise.networks._program import Program
 from scalewise.networks._written import matrices, shaped, table, written
-from scalewise.networks.layers._activate import LayerLike
-from scalewise.networks.layers._skip import Skip
-from scalewise.networks.layers._stack import Stacked
+from scalewise.networks.layers._entrywise import LayerLike
+from scalewise.networks.layers._stack import stacked
 
 Shape = Annotated[
     Count | Sequence[Count],
@@ -94,7 +97,7 @@ class Network:
             raise ValueError(
                 "`Network` needs layers, such as Network(Dense(), 'tanh', Dense(1), ...)."
             )
-        _check_readout(layers, self.program)
+        need_readout(layers, self.program)
 
     def _set(self, **fields: Any) -> None:
         for key, value in fields.items():
@@ -266,7 +269,7 @@ class Network:
         made = Network(*layers, **(given | changes))
         for name in changes:
             if name in HYPERPARAMETERS and getattr(made, name) == getattr(self, name):
-                _check_heard(made, name)
+                need_heard(name, getattr(made.usual, name), getattr(made, name))
         return made
 
     def at_width(self, width: Widths) -> Network:
@@ -321,32 +324,15 @@ class Network:
             >>> round(net.at_criticality().layers[2].branch[2].C_W, 2)
             1.28
         """
-        if len(self.activations) != 1 and not self.is_perceptron:
-            names = ", ".join(repr(sigma.name) for sigma in self.activations) or "none"
-            raise ValueError(
-                f"Criticality is that of one activation, and this network has {names}. Choose C_b and C_W yourself."
-            )
-        record = criticality(self.activation)
-        if record.C_b is None or record.C_W is None:
-            raise ValueError(
-                f"{self.activation.name!r} has no critical initialisation: {record.reason} "
-                "Set C_b and C_W yourself, or choose another activation."
-            )
-        usual = replace(self.usual, C_b=record.C_b, C_W=record.C_W)
-        layers = tuple(layer.at(record.C_b, record.C_W) for layer in self.layers)
+        linear = (activation("linear"),) if self.is_perceptron else ()
+        C_b, C_W = critical_point(self.activations or linear)
+        layers = tuple(layer.at(C_b, C_W) for layer in self.layers)
         if self.is_plain:
-            alike = {k: (getattr(usual, k),) * self.depth for k in ("C_b", "C_W")}
-            by_layer = replace(self.by_layer, **alike)
-            return Network.known(layers, self.width, usual, by_layer)
-        program = self.program
-        for place, node in enumerate(program.nodes):
-            if isinstance(node, Draw) and not program.follows_an_activation(node.of[0]):
-                raise ValueError(
-                    f"Node [{place}] of this network is a random layer that follows another one or a sum without "
-                    "an activation in between, and criticality is that of an activation. Put one there, or choose "
-                    "C_b and C_W yourself."
-                )
-        return self.replace(layers=layers, C_b=usual.C_b, C_W=usual.C_W)
+            usual = replace(self.usual, C_b=C_b, C_W=C_W)
+            alike = {"C_b": (C_b,) * self.depth, "C_W": (C_W,) * self.depth}
+            return Network.known(layers, self.width, usual, replace(self.by_layer, **alike))
+        need_activations_between(self.program)
+        return self.replace(layers=layers, C_b=C_b, C_W=C_W)
 
     @checked
     def with_equivalent_learning_rates(
@@ -401,7 +387,7 @@ class Network:
         else:
             record = criticality(self.activation)
             bias, weight = equivalent_rates(record, self.depth, lambda_b, lambda_W)
-            _require_criticality(self, record)
+            need_criticality(record, zip(self.C_b[1:], self.C_W[1:], strict=True))
         return self.numbered(lambda_b=bias, lambda_W=weight)
 
     def numbered(self, **numbers: Sequence[float] | Sequence[int]) -> Network:
@@ -412,7 +398,7 @@ class Network:
                 of inputs and of every layer.
         """
         by_layer = replace(self.by_layer, **{k: tuple(v) for k, v in numbers.items()})
-        return Network.known(*Stacked.of(by_layer), by_layer=by_layer)
+        return Network.known(*stacked(by_layer), by_layer=by_layer)
 
     def attributes(self) -> dict[str, object]:
         """Attributes from which a result can be computed again: plain numbers, text and lists."""
@@ -438,7 +424,7 @@ class Network:
     def is_stacked(self) -> bool:
         """True if a call of `MLP` or `ResidualMLP` gives this network."""
         made = (self.layers, self.width, self.usual)
-        return self.is_perceptron and Stacked.of(self.by_layer) == made
+        return self.is_perceptron and stacked(self.by_layer) == made
 
     def _given(self) -> dict[str, Any]:
         """Rows that a notebook lists, where there are no nodes to tell."""
@@ -455,50 +441,6 @@ class Network:
         )
         yield table(self.program)
         yield from self.notes
-
-
-def _check_heard(net: Network, name: str) -> None:
-    """Refuse a number that every layer overrules."""
-    if all(own != getattr(net.usual, name) for own in getattr(net, name)):
-        raise ValueError(
-            f"Every random layer of this network says its own {name}, so another one of the network changes "
-            "nothing. Give it in `layers`."
-        )
-
-
-def _require_criticality(net: Network, record: Criticality) -> None:
-    """Refuse hyperparameters behind the first layer that are not those of the record."""
-    C_b, C_W = record.C_b, record.C_W
-    for layer in range(1, net.depth):
-        here = (net.C_b[layer], net.C_W[layer])
-        if C_b is None or C_W is None or not np.allclose(here, (C_b, C_W), rtol=1e-9, atol=0):
-            raise ValueError(
-                f"The learning rates of the class {record.universality!r} are those at criticality, "
-                f"C_b = {C_b} and C_W = {C_W}, but layer {layer + 1} has {here}. Call "
-                "at_criticality() first, or give `kernel`, the kernel of a typical input in the "
-                "first layer."
-            )
-
-
-def _check_readout(layers: Sequence[Layer], program: Program) -> None:
-    """Refuse a network that does not end with outputs."""
-    last = layers[-1]
-    if program.modules:  # a model that was read returns what it returns
-        return
-    while isinstance(last, Skip):
-        last = last.branch[-1]
-    if not isinstance(program.nodes[program.draws[-1]], Draw) or not getattr(
-        last, "channels", None
-    ):
-        raise ValueError(
-            f"The last layer of a network is its read-out, Dense with its number of outputs; got {last!r}. End "
-            "with Dense(1), for instance."
-        )
-    if math.prod(program.positions[-1]) != 1:
-        raise ValueError(
-            f"The outputs of a network stand at one site, and here there are {shaped(program.positions[-1])}. Put "
-            "GlobalAvgPool() or Flatten() before the last layer."
-        )
 
 
 AnyNetwork = Annotated[Network, Must("a network such as scalewise.MLP or scalewise.Network")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ HYPERPARAMETERS = ("C_b", "C_W", "lambda_b", "lambda_W")
 
 
 @dataclass(frozen=True)
-class Source:
+class InputNode:
     """The inputs; every other node reads others, by their numbers."""
 
     @property
@@ -119,32 +119,25 @@ class PositionMap:
         return f"{kind}, " + " x ".join(own.said for own in self.along)
 
 
-class Reading(ABC):
-    """Function by which a node reads inputs, as a value: a frozen dataclass with this method."""
-
-    said: str  # what a table of the network calls it
-
-    @abstractmethod
-    def __call__(self, x: Any, xp: Any) -> Any:
-        """(sample, *positions, feature) from inputs, with NumPy or JAX's.
-
-        Args:
-            x: Inputs, or what was made of them.
-            xp: The library.
-        """
-
-
 @dataclass(frozen=True)
 class Read:
-    """Any function of the inputs, sample by sample."""
+    """Any function of the inputs, sample by sample.
+
+    Args:
+        of: The node with the inputs, or with what was made of them.
+        make: (sample, *positions, feature) from inputs, NumPy or JAX's, and what is given; a function of a module.
+        given: Further arguments of the function.
+        said: The name in a table of the network.
+    """
 
     of: tuple[int, ...]
-    make: Reading
+    make: Callable[..., Any]
+    given: tuple[Any, ...]
+    said: str
 
-    @property
-    def said(self) -> str:
-        """The name in a table of the network."""
-        return self.make.said
+    def __call__(self, x: Any, xp: Any) -> Any:
+        """(sample, *positions, feature)."""
+        return self.make(x, xp, *self.given)
 
 
 @dataclass(frozen=True)
@@ -317,7 +310,7 @@ class Attend:
 
 
 Node = (
-    Source
+    InputNode
     | Draw
     | Pointwise
     | Sum

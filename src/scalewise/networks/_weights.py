@@ -21,9 +21,9 @@ from scalewise.networks._nodes import (
     Draw,
     Drop,
     Hyperparameters,
+    InputNode,
     Node,
     Pointwise,
-    Source,
 )
 from scalewise.networks._program import Program
 
@@ -156,7 +156,7 @@ def fields(
         lacking = isinstance(node, Draw | Drop) and program.weights_of(here) not in weights
         if any(b is None for b in below) or lacking:
             found.append(None)
-        elif isinstance(node, Source):
+        elif isinstance(node, InputNode):
             found.append(x)
         elif isinstance(node, Draw):
             W, b = weights[program.weights_of(here)]

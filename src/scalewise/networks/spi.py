@@ -42,7 +42,9 @@ from scalewise.networks._inputs import refuse_zero_inputs as refuse_zero_inputs
 from scalewise.networks._laws import LAWS as LAWS
 from scalewise.networks._laws import NORMAL as NORMAL
 
-# Numbers of the layers: how they are given, and read off a program.
+# Numbers of the layers: how they are given, and read off a program; and numbers as the theory takes them.
+from scalewise.networks._layers import Numbers as Numbers
+from scalewise.networks._layers import Width as Width
 from scalewise.networks._layers import Widths as Widths
 
 # Networks of fully connected layers by their numbers, with and without skip connections.
@@ -67,14 +69,9 @@ from scalewise.networks._nodes import Pointwise as Pointwise
 from scalewise.networks._nodes import PositionMap as PositionMap
 from scalewise.networks._nodes import Product as Product
 from scalewise.networks._nodes import Read as Read
-from scalewise.networks._nodes import Reading as Reading
 from scalewise.networks._nodes import Stack as Stack
 from scalewise.networks._nodes import Sum as Sum
 from scalewise.networks._nodes import Weigh as Weigh
-
-# Numbers as the verbs of the theory take them: of any library, and widths that need not be whole.
-from scalewise.networks._numbers import Numbers as Numbers
-from scalewise.networks._numbers import Width as Width
 
 # Products of gradients by the weights of random layers, from what enters them and what flows back.
 from scalewise.networks._products import by_all_weights as by_all_weights
@@ -104,9 +101,12 @@ from scalewise.networks._weights import refuse_masks as refuse_masks
 from scalewise.networks._weights import shapes_of as shapes_of
 from scalewise.networks._weights import times as times
 
-# An activation as a layer, and what else stands for one.
-from scalewise.networks.layers._activate import LayerLike as LayerLike
-from scalewise.networks.layers._activate import layer_of as layer_of
+# Layers of graphs: each position gathers from others by a fixed matrix.
+from scalewise.networks.layers._aggregate import columns as columns
 
 # Random layers: independent weights, at each position alone or for the positions of a window.
 from scalewise.networks.layers._dense import Random as Random
+
+# Layers that act entry by entry: activations, with whatever stands for one, and dropout.
+from scalewise.networks.layers._entrywise import LayerLike as LayerLike
+from scalewise.networks.layers._entrywise import layer_of as layer_of

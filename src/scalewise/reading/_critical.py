@@ -149,7 +149,7 @@ def _size(step: BuildStep, below: list[float], x: np.ndarray) -> float:
     given = step.given
     match step.verb:
         case "read":
-            return float(np.mean(np.square(given[0](x, np))))
+            return float(np.mean(np.square(given[0](x, np, *given[1]))))
         case "apply":
             return _square(given[0], below[0])
         case "add":

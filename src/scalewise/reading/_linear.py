@@ -22,7 +22,7 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import kept, sample_of_rows
 from scalewise.reading._moves import laid_out, numbered, window_of, windows_seen
 from scalewise.reading._reader import Reader
-from scalewise.reading._steps import Tokens
+from scalewise.reading._steps import tokens
 from scalewise.reading._trees import evaluate, slope
 
 
@@ -272,10 +272,9 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
         raise read.refuse(
             "computes tokens from tokens. Look up the tokens that the model is given."
         )
-    make = Tokens(tuple((table + what.offset).tolist()), positions, len(w))
-    hot = read.fields.new(
-        known.samples, positions, len(w), Made("read", (-1,), (make, positions, len(w)))
-    )
+    given = tuple((table + what.offset).tolist()), positions, len(w)
+    looked_up = Made("read", (-1,), (tokens, given, "tokens", positions, len(w)))
+    hot = read.fields.new(known.samples, positions, len(w), looked_up)
     root = len(w) ** 0.5
     made = Linear(
         hot.number, (IDENTITY,) * len(positions), weights.T[:, None, :], None, 1, factor / root

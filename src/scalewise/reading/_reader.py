@@ -31,7 +31,7 @@ from scalewise.reading._fields import (
 )
 from scalewise.reading._grids import FieldGrid
 from scalewise.reading._moves import along
-from scalewise.reading._steps import GatheredEntries
+from scalewise.reading._steps import gathered_entries
 from scalewise.reading._trees import Tree, X, averages, inside, norm_in, number, slope
 
 
@@ -297,8 +297,10 @@ class Reader:
                     "reads other numbers of other samples. Give samples an axis of their own."
                 )
             flat = tuple(index[0].ravel().tolist())
-            make = GatheredEntries(source.what, flat, (*positions, index.shape[-1]), tree)
-            made = Made("read", (-1,), (make, positions, index.shape[-1]))
+            features = index.shape[-1]
+            given = source.what, flat, (*positions, features), tree
+            read = gathered_entries, given, "entries of inputs", positions, features
+            made = Made("read", (-1,), read)
             return self.fields.new(source.samples, positions, index.shape[-1], made)
         factor = slope(tree)
         if factor is None or np.any(index[0] < 0) or np.any(index != index[:1]):

@@ -9,80 +9,58 @@ from typing import Any
 import numpy as np
 
 from scalewise._readable import readable
-from scalewise.networks.spi import Builder, Field, Hyperparameters, Layer, Matrix, Reading, Taps
+from scalewise.networks.spi import Builder, Field, Hyperparameters, Layer, Matrix, Taps
 from scalewise.reading._fields import Input
-from scalewise.reading._trees import Tree, X, evaluate
+from scalewise.reading._trees import Tree, evaluate
 
 
-@dataclass(frozen=True)
-class GatheredEntries(Reading):
-    """Features that are entries of an input, and functions of them.
+def gathered_entries(
+    x: Any, xp: Any, source: Input, index: tuple[int, ...], shape: tuple[int, ...], tree: Tree
+) -> Any:
+    """Features that are entries of an input, and functions of them, (sample, *positions, feature).
 
     Args:
+        x: Inputs.
+        xp: NumPy or JAX's.
         source: Which numbers of a sample, and what is computed of them first.
         index: Which of these, one after another; -1 where there is 0.
         shape: Positions along each axis, then features.
         tree: What is made of each.
     """
-
-    source: Input
-    index: tuple[int, ...]
-    shape: tuple[int, ...]
-    tree: Tree = X
-    said = "entries of inputs"
-
-    def __call__(self, x: Any, xp: Any) -> Any:
-        """(sample, *positions, feature)."""
-        index = np.array(self.index)
-        flat = x.reshape(len(x), -1)[:, self.source.offset : self.source.offset + self.source.size]
-        for link in self.source.links:
-            flat = evaluate(link.tree, flat, xp) @ xp.asarray(link.sums.array.T, dtype=x.dtype)
-            flat = flat + xp.asarray(link.added, dtype=x.dtype)
-        flat = evaluate(self.tree, flat, xp)
-        found = xp.take(flat, np.maximum(index, 0), axis=1) * (index >= 0).astype(x.dtype)
-        return found.reshape(len(x), *self.shape)
+    at = np.array(index)
+    flat = x.reshape(len(x), -1)[:, source.offset : source.offset + source.size]
+    for link in source.links:
+        flat = evaluate(link.tree, flat, xp) @ xp.asarray(link.sums.array.T, dtype=x.dtype)
+        flat = flat + xp.asarray(link.added, dtype=x.dtype)
+    flat = evaluate(tree, flat, xp)
+    found = xp.take(flat, np.maximum(at, 0), axis=1) * (at >= 0).astype(x.dtype)
+    return found.reshape(len(x), *shape)
 
 
-@dataclass(frozen=True)
-class Tokens(Reading):
-    """Tokens among the entries of an input, as features: the square root of their number at the place of each."""
-
-    index: tuple[int, ...]
-    positions: tuple[int, ...]
-    count: int
-    said = "tokens"
-
-    def __call__(self, x: Any, xp: Any) -> Any:
-        """(sample, *positions, token)."""
-        found = xp.take(x.reshape(len(x), -1), np.array(self.index), axis=1)
-        if xp is np and (
-            np.any(found != np.round(found)) or found.min() < 0 or found.max() >= self.count
-        ):
-            raise ValueError(
-                f"`x` must be tokens, whole numbers from 0 to {self.count - 1}; they reach from {found.min():g} to "
-                f"{found.max():g}. Give what the model is called with."
-            )
-        hot = (found[..., None] == np.arange(self.count)) * float(self.count) ** 0.5
-        return hot.reshape(len(x), *self.positions, self.count)
-
-
-@dataclass(frozen=True)
-class PlacedInputs(Reading):
-    """Features of positions, the same for all inputs.
+def tokens(x: Any, xp: Any, index: tuple[int, ...], positions: tuple[int, ...], count: int) -> Any:
+    """Tokens among the entries of an input, as features: the square root of their number at the place of each.
 
     Args:
-        root: (position, feature).
+        x: Inputs.
+        xp: NumPy or JAX's.
+        index: Which entries, one after another.
         positions: Along each axis.
+        count: How many tokens there are.
     """
+    found = xp.take(x.reshape(len(x), -1), np.array(index), axis=1)
+    if xp is np and (np.any(found != np.round(found)) or found.min() < 0 or found.max() >= count):
+        raise ValueError(
+            f"`x` must be tokens, whole numbers from 0 to {count - 1}; they reach from {found.min():g} to "
+            f"{found.max():g}. Give what the model is called with."
+        )
+    hot = (found[..., None] == np.arange(count)) * float(count) ** 0.5
+    return hot.reshape(len(x), *positions, count)
 
-    root: Matrix
-    positions: tuple[int, ...]
-    said = "places"
 
-    def __call__(self, x: Any, xp: Any) -> Any:
-        """(sample, *positions, feature)."""
-        own = self.root.array.reshape(1, *self.positions, self.root.size)
-        return xp.asarray(np.broadcast_to(own, (len(x), *own.shape[1:])), dtype=x.dtype)
+def placed_inputs(x: Any, xp: Any, root: Matrix, positions: tuple[int, ...]) -> Any:
+    """Features of positions, the rows of `root`, the same for all inputs."""
+    own = root.array.reshape(1, *positions, root.size)
+    return xp.asarray(np.broadcast_to(own, (len(x), *own.shape[1:])), dtype=x.dtype)
 
 
 @dataclass(frozen=True)
@@ -167,8 +145,8 @@ def _played(build: Builder, step: BuildStep, own: list[Field]) -> Field:
     given = step.given
     match step.verb:
         case "read":
-            make, positions, features = given
-            return build.read(own[0], make, features, positions)
+            make, arguments, said, positions, features = given
+            return build.read(own[0], make, features, positions, given=arguments, said=said)
         case "draw":
             (drawn,) = given
             return build.tied(drawn.name, [_Random(drawn)], own[0])

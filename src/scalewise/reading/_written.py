@@ -28,7 +28,7 @@ from scalewise.reading._fields import (
     Weight,
 )
 from scalewise.reading._reader import Law, Reader
-from scalewise.reading._steps import BuildStep, DrawnLayer, PlacedInputs
+from scalewise.reading._steps import BuildStep, DrawnLayer, placed_inputs
 from scalewise.reading._trees import (
     Entrywise,
     Tree,
@@ -287,8 +287,7 @@ class Writer:
         keep = values > 1e-12 * values.max()
         root = vectors[:, keep] * np.sqrt(values[keep])
         count = root.shape[1]
-        make = PlacedInputs(Matrix.of(root * count**0.5), known.positions)
-        read = self._add(known, "read", (-1,), make, known.positions, count)
+        read = self._read_places(known, root * count**0.5)
         name = f"numbers of {known.place or 'the model'} ({known.number})"
         weights = np.linalg.lstsq(root * count**0.5, numbers, rcond=None)[0].T
         self.drawn[name] = weights[:, None, :], None, 1.0
@@ -300,13 +299,19 @@ class Writer:
         drawn = DrawnLayer(known.channels, (IDENTITY,) * len(known.positions), own, 1, name)
         return self._add(known, "draw", (read,), drawn)
 
+    def _read_places(self, known: KnownField, root: np.ndarray) -> int:
+        """The rows of a matrix as features of positions."""
+        given = Matrix.of(root), known.positions
+        return self._add(
+            known, "read", (-1,), placed_inputs, given, "places", known.positions, root.shape[1]
+        )
+
     def _placed(self, known: KnownField, what: Placed) -> int:
         """A random layer that reads which position it is."""
         rows, index = np.unique(what.weights, axis=0, return_inverse=True)
         count = len(rows)
         root = np.eye(count)[index.ravel()] * count**0.5
-        make = PlacedInputs(Matrix.of(root), known.positions)
-        read = self._add(known, "read", (-1,), make, known.positions, count)
+        read = self._read_places(known, root)
         law = self._law(what.weights, constant=True)
         numbers = Hyperparameters(0.0, law.variance, 0.0, law.rate, NORMAL)
         weights = rows.T[:, None, :]

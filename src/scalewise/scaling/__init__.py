@@ -20,7 +20,7 @@ from scalewise.scaling._conditions import maximal_initialisation as maximal_init
 from scalewise.scaling._conditions import maximal_updates as maximal_updates
 from scalewise.scaling._conditions import metaparameter_of as metaparameter_of
 from scalewise.scaling._exponents import ABC as ABC
-from scalewise.scaling._exponents import Layer as Layer
+from scalewise.scaling._exponents import LayerExponents as LayerExponents
 from scalewise.scaling._exponents import Strategy as Strategy
 from scalewise.scaling._exponents import abc as abc
 from scalewise.scaling._exponents import pqr as pqr

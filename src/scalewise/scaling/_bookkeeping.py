@@ -13,7 +13,7 @@ from scalewise.scaling._exact import Exponent
 @checked
 @dataclass(frozen=True)
 @readable
-class Powers:
+class StepPowers:
     r"""Powers of $n$ before a step, and by how much that step changes things.
 
     Args:
@@ -40,7 +40,7 @@ class Powers:
 @checked
 def powers_after(
     k: Index, q_sigma: Exponent, q_tilde: Exponent, q_tilde_w: Exponent | None = None
-) -> Powers:
+) -> StepPowers:
     r"""Powers of the width after $k$ steps of gradient descent.
 
     From $q_a=q_w=0$ and $q_f=q_\sigma+\frac12$, each step brings
@@ -84,12 +84,12 @@ def powers_after(
 
 def _powers(
     a: Fraction, w: Fraction, f: Fraction, scaling: tuple[Fraction, Fraction, Fraction]
-) -> Powers:
+) -> StepPowers:
     q, rate_a, rate_w = scaling
     change_a, change_w = rate_a + q + w, rate_w + q + a
     kernel_a, kernel_w = 2 * q + 1 + rate_a + 2 * w, 2 * q + 1 + rate_w + 2 * a
     change_f = max(kernel_a, kernel_w, q + 1 + change_a + change_w)
-    return Powers(
+    return StepPowers(
         a=a,
         w=w,
         f=f,

@@ -19,7 +19,7 @@ from scalewise.scaling._exact import Depth, Exponent, Exponents, check_rows
 @checked
 @dataclass(frozen=True)
 @readable
-class Layer:
+class LayerExponents:
     r"""The exponents of one layer: $p$ of its variances, $q$ and `q_bias` of its learning rates.
 
     Args:
@@ -109,16 +109,16 @@ class Strategy:
             return self.q
         return (self.q[0], *(q + 1 for q in self.q[1:]))
 
-    def _layer(self, i: int) -> Layer:
-        return Layer(self.p[i], self.q[i], self.q_bias[i])
+    def _layer(self, i: int) -> LayerExponents:
+        return LayerExponents(self.p[i], self.q[i], self.q_bias[i])
 
     @property
-    def first(self) -> Layer:
+    def first(self) -> LayerExponents:
         """Exponents of the layer that sees the inputs."""
         return self._layer(0)
 
     @property
-    def hidden(self) -> Layer:
+    def hidden(self) -> LayerExponents:
         """Exponents of every layer between the first and the last, where these agree.
 
         Raises:
@@ -139,7 +139,7 @@ class Strategy:
         return next(iter(layers))
 
     @property
-    def last(self) -> Layer:
+    def last(self) -> LayerExponents:
         """Exponents of the layer that makes the outputs."""
         return self._layer(self.depth - 1)
 

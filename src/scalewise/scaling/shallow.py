@@ -14,14 +14,14 @@ from typing import Any
 
 from scalewise._checked import checked
 from scalewise._readable import readable
-from scalewise.scaling._bookkeeping import Powers, powers_after
+from scalewise.scaling._bookkeeping import StepPowers, powers_after
 from scalewise.scaling._exact import Exponent, Exponents, check_rows
 from scalewise.scaling._exponents import ABC, Strategy
 
 __all__ = [
     "CONDITIONS",
-    "Powers",
     "Region",
+    "StepPowers",
     "coordinates",
     "deep_strategy",
     "powers_after",

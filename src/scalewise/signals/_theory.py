@@ -11,7 +11,7 @@ import numpy as np
 from scalewise._readable import readable
 from scalewise.networks import Network
 from scalewise.networks.spi import Draw, Read
-from scalewise.reading._steps import Tokens
+from scalewise.reading._steps import tokens
 from scalewise.signals._seen import Seen
 from scalewise.theory.flow._every_node import NodeKernels, every_node, is_drawn, pairs_of
 
@@ -81,21 +81,21 @@ def foreseen(
 def _kernels(net: Network, few: np.ndarray, *, positions: bool) -> Iterator[dict[int, NodeKernels]]:
     """Kernels of all fields for the samples, and for the first one made longer and moved; of each set of draws."""
     program = net.program
-    tokens = {
-        k: node.make
+    words = {
+        k: node
         for k, node in enumerate(program.nodes)
-        if isinstance(node, Read) and isinstance(node.make, Tokens)
+        if isinstance(node, Read) and node.make is tokens
     }
     moved = np.concatenate([few, few[:1], few[:1]])
     given = {}
     for (
         k,
         make,
-    ) in tokens.items():  # a word is a direction of its own, and another one at a right angle to it
+    ) in words.items():  # a word is a direction of its own, and another one at a right angle to it
         given[k] = hot = make(moved, np)
         hot[-2] *= 1 + _MOVED
         hot[-1] += _MOVED * np.roll(hot[-1], 1, axis=-1)
-    if not tokens:
+    if not words:
         moved = _moved(few)
     for scramble in range(_SCRAMBLES if is_drawn(program) else 1):
         yield every_node(program, moved, positions=positions, scramble=scramble, given=given)

@@ -91,7 +91,7 @@ def _axis(name: str, given: Any) -> tuple[list[Any], list[Any]]:
                 f"`grid[{name!r}]` must have one axis; got {shown(given)}. Give one name to each axis, or a "
                 "dictionary from labels to values."
             )
-        values = labels = [*map(_as_python, given)]
+        values = labels = [v.item() if isinstance(v, np.generic) else v for v in given]
     if not labels:
         raise ValueError(f"`grid[{name!r}]` must have at least one value; got none.")
     labels_of_kinds = {_kind(label) for label in labels}
@@ -107,11 +107,6 @@ def _axis(name: str, given: Any) -> tuple[list[Any], list[Any]]:
     return labels, values
 
 
-def _as_python(value: Any) -> Any:
-    """A number of NumPy as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _kind(label: Any) -> str | None:
     if isinstance(label, str):
         return "text"
@@ -123,7 +118,7 @@ def _kind(label: Any) -> str | None:
 
 
 def check_cell(cell: Any, grid: Grid, given: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Hold what the cell takes against the names of the grid.
+    """Compare the arguments that a cell takes with the names of the grid.
 
     Args:
         cell: The function.

@@ -52,7 +52,7 @@ class CellSetting:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Compute so, with one thread: how a sum is shared out among threads is seen in its last digit."""
+        """A context with these settings and one thread, since how threads share a sum shows in its last digit."""
         now = CellSetting.here()
         replace(self, threads=1)._set(now)
         try:

@@ -151,7 +151,7 @@ def opened(
 
 @contextmanager
 def _claimed(store: Store) -> Iterator[None]:
-    """Write alone: whoever else opens the same `Store` meanwhile is refused.
+    """A context of the only writer: whoever else opens the same `Store` meanwhile is refused.
 
     Raises:
         ValueError: If another process, or this one, is writing.

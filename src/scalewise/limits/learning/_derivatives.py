@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -169,8 +170,8 @@ def one_step(
         >>> round(learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0).f_1, 7)
         0.7081912
     """
-    flags, sigma = _Flags(strategy), _smooth(phi)
-    start, back = _at_start(sigma, float(square), len(flags.theta))
+    (thetas, readout, features), sigma = _moving(strategy), _smooth(phi)
+    start, back = _at_start(sigma, float(square), len(thetas))
     # Evenly spaced: near a pole, tanh has them, this converges where Gauss's nodes stall.
     x = np.linspace(-_REACH, _REACH, nodes)
     w = np.exp(-(x**2) / 2)
@@ -180,7 +181,7 @@ def one_step(
     found: list[tuple[float, ...]] = []
     beta = gamma_11 = 0.0
     lam = gamma = float(square)
-    for theta, before, dx in zip(flags.theta, start, back, strict=True):
+    for theta, before, dx in zip(thetas, start, back, strict=True):
         beta = -theta * gamma + beta * gamma_11
         z0 = math.sqrt(before) * a
         mean = gamma / math.sqrt(before)
@@ -192,7 +193,7 @@ def one_step(
         gamma = float((weight * sigma.derivative(z0, 0) * after).sum())
         lam = float((weight * after**2).sum())
         found.append((beta, gamma, lam, gamma_11, float((weight * z1**2).sum())))
-    f_1 = eta * (flags.features * beta * gamma_11 - flags.readout * gamma)
+    f_1 = eta * (features * beta * gamma_11 - readout * gamma)
     layers = dict(zip(_LAYERS, np.array(found).T, strict=True))
     return OneStep(eta=float(eta), **layers, f_1=float(f_1))
 
@@ -236,16 +237,16 @@ def derivatives(
         >>> round(learning.derivatives(mup(depth=3), "tanh", square=0.81).f_1_third, 5)
         2.11409
     """
-    flags, sigma = _Flags(strategy), _smooth(phi)
-    start, back = _at_start(sigma, float(square), len(flags.theta))
+    (thetas, readout, features), sigma = _moving(strategy), _smooth(phi)
+    start, back = _at_start(sigma, float(square), len(thetas))
     found: list[tuple[float, ...]] = []
     beta = gamma_11 = d_beta = d_gamma = d_lambda = d_gamma_11 = 0.0
     gamma = float(square)
-    for theta, before, dx in zip(flags.theta, start, back, strict=True):
+    for theta, before, dx in zip(thetas, start, back, strict=True):
         d_beta = -theta * d_gamma + beta * d_gamma_11 + gamma_11 * d_beta
         beta = -theta * gamma + beta * gamma_11
         C = beta**2 * dx
-        m = _Moments(sigma, before)
+        m = partial(_mean, sigma, before)
         below, gamma = d_lambda, m(0, 0)
         gamma_11 = m(1, 1)
         d_preactivation = 2 * C * gamma_11 + below
@@ -253,45 +254,37 @@ def derivatives(
         d_gamma_11 = C * m(3, 1, 1, 1) + 0.5 * m(1, 3) * below + m(2, 2) * d_gamma
         d_gamma = C * m(0, 2, 1, 1) + 0.5 * m(0, 2) * below + gamma_11 * d_gamma
         found.append((d_beta, d_gamma, d_lambda, d_gamma_11, d_preactivation))
-    first = flags.features * beta * gamma_11 - flags.readout * gamma
+    first = features * beta * gamma_11 - readout * gamma
     moved = beta * d_gamma_11 + gamma_11 * d_beta
-    third = 3 * (flags.features * moved - flags.readout * d_gamma)
+    third = 3 * (features * moved - readout * d_gamma)
     layers = dict(zip(_LAYERS, np.array(found).T, strict=True))
     return LearningDerivatives(**layers, f_1=float(first), f_1_third=float(third))
 
 
-class _Flags:
-    """Flags: which layers learn at the first step, and by what the output moves."""
-
-    def __init__(self, strategy: Strategy | ABC) -> None:
-        plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
-        found = classify(plain)
-        if not found.stable or found.r != 0:
-            raise ValueError(
-                f"The derivatives of learning need a stable strategy whose features move, r = 0; {plain} is "
-                f"classified as {found.regime}. {found.reasons[-1]} For the kernel regime see `limit_kernel`."
-            )
-        A, U = readout_exponents(plain)
-        # Where the last weights start too small to carry a gradient back, nothing moves at the first step.
-        self.theta = [float(r == 0 and A <= U) for r in found.r_l]
-        self.readout, self.features = float(U == 1), float(A == 1)
+def _moving(strategy: Strategy | ABC) -> tuple[list[float], float, float]:
+    r"""Flags $\vartheta_\ell$ of layers that learn at the first step, and $[U=1]$ and $[A=1]$."""
+    plain = strategy.to_strategy() if isinstance(strategy, ABC) else strategy
+    found = classify(plain)
+    if not found.stable or found.r != 0:
+        raise ValueError(
+            f"The derivatives of learning need a stable strategy whose features move, r = 0; {plain} is "
+            f"classified as {found.regime}. {found.reasons[-1]} For the kernel regime see `limit_kernel`."
+        )
+    A, U = readout_exponents(plain)
+    # Where the last weights start too small to carry a gradient back, nothing moves at the first step.
+    return [float(r == 0 and A <= U) for r in found.r_l], float(U == 1), float(A == 1)
 
 
-class _Moments:
-    """Gaussian means of products of derivatives at one variance."""
-
-    def __init__(self, sigma: Activation, variance: float) -> None:
-        self.sigma, self.variance = sigma, variance
-
-    def __call__(self, *orders: int) -> float:
-        return float(single_moment(self.sigma, self.variance, orders).value)
+def _mean(sigma: Activation, variance: float, *orders: int) -> float:
+    """The Gaussian mean of a product of derivatives."""
+    return float(single_moment(sigma, variance, orders).value)
 
 
 def _at_start(sigma: Activation, square: float, layers: int) -> tuple[list[float], list[float]]:
     r"""Variances of $Z_0^\ell$ and of $\dot Z_0^\ell$."""
     variances, slopes = [square], []
     for _ in range(layers):
-        m = _Moments(sigma, variances[-1])
+        m = partial(_mean, sigma, variances[-1])
         variances.append(m(0, 0))
         slopes.append(m(1, 1))
     return variances[:-1], [math.prod(slopes[k:], start=1.0) for k in range(1, layers + 1)]

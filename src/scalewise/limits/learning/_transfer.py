@@ -98,7 +98,7 @@ def _second(
     on: Finite,
     head_only: bool,
 ) -> np.ndarray:
-    """Outputs over the second training, for the same seeds whatever the first."""
+    """Outputs in the course of the second training; seeds do not depend on the first."""
     before, after = (
         Job(net=net, task=task, sgd=sgd, steps=t) for task, t in zip(tasks, steps, strict=True)
     )

@@ -201,30 +201,12 @@ def step(net: Net, tasks: Tasks, settings: Maml) -> tuple[Net, float]:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(net, GramNet):
-            value, gradient = _gradient(
-                _Products(net.M, net.A, (net.C,), net.alpha), tasks, settings
-            )
+            value, gradient = _gradient(net.M, net.A, (net.C,), net.alpha, tasks, settings)
             return _updated(net, value, gradient, settings), value
         P = _weights(net)
-        products = _Products(net.v @ P, net.v @ net.v.T, (P.T, P), net.alpha)
-        value, gradient = _gradient(products, tasks, settings)
+        M, A = net.v @ P, net.v @ net.v.T
+        value, gradient = _gradient(M, A, (P.T, P), net.alpha, tasks, settings)
         return _descended(net, P, value, gradient, settings), value
-
-
-@dataclass(frozen=True)
-class _Products:
-    """M, A, and C as a product of matrices."""
-
-    M: np.ndarray
-    A: np.ndarray
-    C: tuple[np.ndarray, ...]
-    alpha: float
-
-    def through(self, columns: np.ndarray) -> np.ndarray:
-        """Product of C with columns."""
-        for factor in reversed(self.C):
-            columns = factor @ columns
-        return columns
 
 
 @dataclass(frozen=True)
@@ -238,21 +220,35 @@ class _Gradient:
     W: np.ndarray  # augmented, row
 
 
-def _gradient(net: _Products, tasks: Tasks, settings: Maml) -> tuple[float, _Gradient]:
-    X_s, X_q = (augmented(x, net.alpha, net.M) for x in (tasks.support, tasks.query))
+def _gradient(
+    M: np.ndarray,
+    A: np.ndarray,
+    C: tuple[np.ndarray, ...],
+    alpha: float,
+    tasks: Tasks,
+    settings: Maml,
+) -> tuple[float, _Gradient]:
+    """Mean loss, and its gradient, with C as a product of matrices."""
+
+    def through(columns: np.ndarray) -> np.ndarray:
+        for factor in reversed(C):
+            columns = factor @ columns
+        return columns
+
+    X_s, X_q = (augmented(x, alpha, M) for x in (tasks.support, tasks.query))
     eps = settings.inner_rate
     T, _, D = X_s.shape
     # Slopes of a softmax add up to zero over the classes: one row less per task carries all of G.
-    Z = contrasts(len(net.A)).astype(net.M.dtype)
-    F_s = X_s @ net.M.T
+    Z = contrasts(len(A)).astype(M.dtype)
+    F_s = X_s @ M.T
     _, chi = softmax_loss(F_s, tasks.support_class)
     chi_T = chi.transpose(0, 2, 1)
     L = ((Z.T @ chi_T) @ X_s).reshape(-1, D)
-    W = net.through(L.T)
+    W = through(L.T)
     K, MG = X_q @ X_s.transpose(0, 2, 1), F_s.transpose(0, 2, 1) @ chi
     CG = (X_q.reshape(-1, D) @ W).reshape(T, -1, T, Z.shape[1])[np.arange(T), :, np.arange(T)] @ Z.T
     Kchi = K @ chi
-    F_q = X_q @ net.M.T - eps * (Kchi @ net.A + CG) + eps**2 * Kchi @ MG
+    F_q = X_q @ M.T - eps * (Kchi @ A + CG) + eps**2 * Kchi @ MG
     losses, chi_q = softmax_loss(F_q, tasks.query_class)
     N = chi_q.transpose(0, 2, 1) @ Kchi
     R = (Z.T @ chi_q.transpose(0, 2, 1) @ X_q).reshape(-1, D)
@@ -261,14 +257,14 @@ def _gradient(net: _Products, tasks: Tasks, settings: Maml) -> tuple[float, _Gra
     if not settings.second_order:
         return value, _Gradient(Gamma, N.sum(0), L, R, W)
     # X_s C G-hat^T, and with it the slope of the query's loss with respect to chi.
-    CR = net.through(R.T)
+    CR = through(R.T)
     CG_q = (X_s.reshape(-1, D) @ CR).reshape(T, -1, T, Z.shape[1])[
         np.arange(T), :, np.arange(T)
     ] @ Z.T
     Kchi_q = K.transpose(0, 2, 1) @ chi_q
-    slope = Kchi_q @ (net.A - eps * MG.transpose(0, 2, 1)) + CG_q - eps * F_s @ N.transpose(0, 2, 1)
+    slope = Kchi_q @ (A - eps * MG.transpose(0, 2, 1)) + CG_q - eps * F_s @ N.transpose(0, 2, 1)
     g = eps**2 * chi @ N - eps * through_softmax(slope, chi, tasks.support_class)
-    Gamma = Gamma + g.reshape(-1, len(net.A)).T @ X_s.reshape(-1, D)
+    Gamma = Gamma + g.reshape(-1, len(A)).T @ X_s.reshape(-1, D)
     both = np.concatenate([L, R]), np.concatenate([R, L])
     N = N.sum(0)
     return value, _Gradient(Gamma, N + N.T, *both, np.concatenate([W, CR], axis=1))

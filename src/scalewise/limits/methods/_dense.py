@@ -41,7 +41,7 @@ class TrainedMatrix(Protocol):
         momentum: float | int = 0.0,
         shrink: float | int = 0.0,
     ) -> None:
-        """Move by products of vectors."""
+        """Subtract from the matrix the products of pairs of vectors, each times its weight."""
         ...
 
 

@@ -20,7 +20,7 @@ from scalewise.limits._kernel_regime import (
 from scalewise.limits._loop import Job, Recorded, Records, descend, merged
 from scalewise.limits._noise import generator
 from scalewise.limits._on import Infinite, Kernel
-from scalewise.limits._tolerance import Reached, until_known
+from scalewise.limits._tolerance import until_known
 
 
 class LogitKernels:
@@ -77,7 +77,7 @@ def train_kernel(job: Job, on: Kernel) -> tuple[Records, LogitKernels]:
     return descend(KernelDescent(job, kernels.theta, f), job), kernels
 
 
-def train_draws(job: Job, on: Infinite) -> tuple[Records, Reached, LogitKernels]:
+def train_draws(job: Job, on: Infinite) -> tuple[Records, str, LogitKernels]:
     """Train at infinite width: from as many draws of the initial outputs as the tolerance asks for.
 
     A replica is a draw or, with `antithetic`, the mean over a draw and its opposite: for the square loss that is
@@ -93,7 +93,7 @@ def train_draws(job: Job, on: Infinite) -> tuple[Records, Reached, LogitKernels]
         return records, records.error
 
     numbers = 2 * len(kernels.theta) * outputs * (len(job.times) + 2)
-    records, reached = until_known(
+    records, _, missed = until_known(
         on,
         run,
         what="draws of the initial outputs",
@@ -102,7 +102,7 @@ def train_draws(job: Job, on: Infinite) -> tuple[Records, Reached, LogitKernels]
         held=f"{numbers} numbers of each draw",
         instead="Raise `tolerance` or `memory`, or take fewer steps",
     )
-    return records, reached, kernels
+    return records, missed, kernels
 
 
 def drawn_outputs(K: Square, shape: tuple[int, int, int], seed: int) -> np.ndarray:

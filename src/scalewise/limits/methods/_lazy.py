@@ -12,7 +12,7 @@ from scalewise.limits._loop import Job, Records, descend, merged
 from scalewise.limits._network import Architecture, WidthPowers, powers
 from scalewise.limits._noise import ParticleNoise, generator, normal
 from scalewise.limits._on import Infinite, Lazy
-from scalewise.limits._tolerance import Reached, until_known
+from scalewise.limits._tolerance import until_known
 from scalewise.limits.methods._dense import DenseMethod, InitialWeights
 from scalewise.tasks import Task
 
@@ -20,7 +20,7 @@ from scalewise.tasks import Task
 _DIMENSIONS = 64
 
 
-def train_particles(job: Job, on: Infinite) -> tuple[Records, Reached]:
+def train_particles(job: Job, on: Infinite) -> tuple[Records, int, str]:
     """Train at infinite width: with more and more particles until the tolerance is met."""
     size = len(job.task.inputs) + len(job.task.test_inputs)
     rows = 4 * size * (job.steps + 1) * max(job.net.hidden_layers - 1, 1)

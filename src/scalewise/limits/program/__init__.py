@@ -2,7 +2,7 @@
 
 from scalewise.limits.program._run import run as run
 from scalewise.limits.program._space import Space as Space
-from scalewise.limits.program._values import Matrix as Matrix
+from scalewise.limits.program._values import ProgramMatrix as ProgramMatrix
 from scalewise.limits.program._values import Scalar as Scalar
 from scalewise.limits.program._values import Vector as Vector
 from scalewise.limits.program.increments import Thetas as Thetas

@@ -109,7 +109,7 @@ def _to_tolerance(program: Program, on: Infinite) -> xr.Dataset:
         return values, max(float(standard_error(v).max()) for v in values.values())
 
     # How many vectors a program looks along is not known before; a thousand is many.
-    values, reached = until_known(
+    values, width, missed = until_known(
         on,
         found,
         what="particles",
@@ -118,9 +118,9 @@ def _to_tolerance(program: Program, on: Infinite) -> xr.Dataset:
         held="a thousand vectors",
         instead="Raise `tolerance`, `memory` or `replicas`",
     )
-    if reached.missed:
-        raise ValueError(reached.missed)
-    return _dataset(values, on.at(reached.size))
+    if missed:
+        raise ValueError(missed)
+    return _dataset(values, on.at(width))
 
 
 def _by_name(found: Any, replicas: int) -> dict[str, np.ndarray]:

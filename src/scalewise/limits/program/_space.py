@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, Index, NotNegative, Positive, checked
-from scalewise.limits.program._values import Algebra, Matrix, Scalar, ValueProduct, Vector
+from scalewise.limits.program._values import Algebra, ProgramMatrix, Scalar, ValueProduct, Vector
 
 
 @runtime_checkable
@@ -102,7 +102,7 @@ class Space:
         sigma: NotNegative = 1.0,
         transposed: bool = False,
         ratios: tuple[Positive, Positive] = (1.0, 1.0),
-    ) -> Matrix:
+    ) -> ProgramMatrix:
         r"""An initial matrix with independent entries $N(0,\sigma^2/n_\text{in})$.
 
         Args:
@@ -114,7 +114,7 @@ class Space:
         if sigma == 0:
             raise ValueError("`sigma` of a matrix must be positive; got 0. Leave the product out.")
         product = self._maker.matrix(ratios, float(sigma), transposed)
-        return Matrix(name, product, self._maker, ratios=ratios, transposed=transposed)
+        return ProgramMatrix(name, product, self._maker, ratios=ratios, transposed=transposed)
 
     @checked
     def scalar(self, value: FiniteNumber) -> Scalar:

@@ -193,7 +193,7 @@ _REFLECTED = {
 }
 
 
-class Matrix:
+class ProgramMatrix:
     r"""A Gaussian matrix of a program, entries $N(0,\sigma^2/n_\text{in})$; multiply it with ``@``.
 
     Args:
@@ -219,7 +219,7 @@ class Matrix:
         self.transposed, self.flipped = transposed, flipped
 
     @property
-    def T(self) -> Matrix:
+    def T(self) -> ProgramMatrix:
         """The transpose.
 
         Raises:
@@ -230,7 +230,7 @@ class Matrix:
                 f"The program uses the transpose of {self.name!r}, but declared only {self.name!r}. Declare it "
                 f"with matrix({self.name!r}, transposed=True): products with both are correlated."
             )
-        return Matrix(
+        return ProgramMatrix(
             self.name,
             self.product,
             self.algebra,

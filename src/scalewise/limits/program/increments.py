@@ -22,7 +22,7 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
 from scalewise.limits._network import Architecture, Width, power
 from scalewise.limits.program._space import Space
-from scalewise.limits.program._values import Matrix, Vector
+from scalewise.limits.program._values import ProgramMatrix, Vector
 from scalewise.limits.program.library import error_factor, sample_by_sample, taught
 from scalewise.scaling import Strategy, readout_exponents, update_exponents
 from scalewise.tasks import Task
@@ -176,7 +176,7 @@ class _Increments:
         self.theta = thetas(job.net.strategy, space.n)
         C_W = job.net.C_W
         U = [space.vector(sigma=C_W[0] ** 0.5) for _ in range(inputs.shape[1])]
-        self.W: list[Matrix] = [
+        self.W: list[ProgramMatrix] = [
             space.matrix(f"W{layer}", sigma=C_W[layer - 1] ** 0.5, transposed=True)
             for layer in range(2, self.L + 1)
         ]

@@ -12,7 +12,7 @@ from scalewise.limits._descent import SGD
 from scalewise.limits._loop import Job
 from scalewise.limits._network import Architecture, powers
 from scalewise.limits.program._space import Space
-from scalewise.limits.program._values import Matrix, Vector
+from scalewise.limits.program._values import ProgramMatrix, Vector
 from scalewise.tasks import Loss, Task
 from scalewise.tasks.spi import LOSSES
 
@@ -130,8 +130,8 @@ class _State:
         self.U = [
             space.vector(sigma=job.net.C_W[0] ** 0.5) for _ in range(job.task.inputs.shape[1])
         ]
-        self.W: list[Matrix] = []
-        self.back: list[Matrix] = []
+        self.W: list[ProgramMatrix] = []
+        self.back: list[ProgramMatrix] = []
         for layer in range(2, self.L + 1):
             sigma = job.net.C_W[layer - 1] ** 0.5
             W = space.matrix(f"W{layer}", sigma=sigma, transposed=not job.decoupled)

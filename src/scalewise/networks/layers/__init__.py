@@ -3,7 +3,6 @@
 from scalewise.networks._builder import Builder as Builder
 from scalewise.networks._builder import Layer as Layer
 from scalewise.networks._field import Field as Field
-from scalewise.networks.layers._activate import Activate as Activate
 from scalewise.networks.layers._aggregate import Aggregate as Aggregate
 from scalewise.networks.layers._aggregate import Features as Features
 from scalewise.networks.layers._aggregate import Mask as Mask
@@ -15,7 +14,8 @@ from scalewise.networks.layers._dense import ConvTranspose as ConvTranspose
 from scalewise.networks.layers._dense import Dense as Dense
 from scalewise.networks.layers._dense import Flatten as Flatten
 from scalewise.networks.layers._dense import Local as Local
-from scalewise.networks.layers._dropout import Dropout as Dropout
+from scalewise.networks.layers._entrywise import Activate as Activate
+from scalewise.networks.layers._entrywise import Dropout as Dropout
 from scalewise.networks.layers._excite import Excite as Excite
 from scalewise.networks.layers._norm import GroupNorm as GroupNorm
 from scalewise.networks.layers._norm import LayerNorm as LayerNorm

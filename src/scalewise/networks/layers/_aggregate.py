@@ -13,8 +13,7 @@ from scalewise._checked import Count, Must, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
-from scalewise.networks._masks import There
-from scalewise.networks._nodes import Reading
+from scalewise.networks._masks import there
 from scalewise.networks._sites import IDENTITY, Matrix
 
 _MOST = 4096  # positions: pairs of them are paired again
@@ -116,30 +115,19 @@ class Aggregate(Layer):
                 f"as many as there are nodes. Give the network an `input_shape` such as ({nodes}, {nodes} + "
                 "features), or Aggregate a matrix."
             )
-        rows = build.read(inputs, Columns(inputs.channels - nodes, inputs.channels), nodes)
+        rows = _some(build, inputs, inputs.channels - nodes, inputs.channels)
         return build.mix(of, rows)
 
 
-@dataclass(frozen=True)
-class Columns(Reading):
-    """Some features of inputs.
+def _some(build: Builder, of: Field, start: int, stop: int) -> Field:
+    """The features of inputs from one to before another."""
+    said = f"features {start} to {stop - 1}"
+    return build.read(of, columns, stop - start, given=(start, stop), said=said)
 
-    Args:
-        start: The first of them.
-        stop: One beyond the last.
-    """
 
-    start: int
-    stop: int
-
-    @property
-    def said(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The name in a table of the network."""
-        return f"features {self.start} to {self.stop - 1}"
-
-    def __call__(self, x: Any, xp: Any) -> Any:
-        """Cut out the features."""
-        return x[..., self.start : self.stop]
+def columns(x: Any, xp: Any, start: int, stop: int) -> Any:
+    """Some features of inputs."""
+    return x[..., start:stop]
 
 
 @checked
@@ -170,8 +158,8 @@ class Mask(Layer):
                 f"{build.name} reads the last feature of every position. Put it first, and give the network an "
                 "`input_shape` of positions and then features, one of them the mask, such as (20, 3 + 1)."
             )
-        mask = build.read(of, There(), 1)
-        own = build.read(of, Columns(0, of.channels - 1), of.channels - 1)
+        mask = build.read(of, there, 1, said="mask")
+        own = _some(build, of, 0, of.channels - 1)
         build.inputs = replace(own, mask=mask.node)
         return build.inputs
 
@@ -204,4 +192,4 @@ class Features(Layer):
             raise ValueError(
                 f"{build.name} takes {self.count} features, and there are {of.channels}. Give it fewer."
             )
-        return build.read(of, Columns(0, self.count), self.count)
+        return _some(build, of, 0, self.count)

@@ -18,8 +18,8 @@ from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
 from scalewise.networks._nodes import Normalise
 from scalewise.networks._sites import Matrix
-from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import own_of
+from scalewise.networks.layers._entrywise import LayerLike
 from scalewise.networks.layers._norm import LayerNorm, RMSNorm
 
 

@@ -10,7 +10,7 @@ from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
-from scalewise.networks.layers._activate import LayerLike
+from scalewise.networks.layers._entrywise import LayerLike
 from scalewise.networks.layers._skip import at_point
 
 Join = Literal["sum", "product", "concat", "positions"]

@@ -13,8 +13,7 @@ from scalewise._checked import Count, Must, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
-from scalewise.networks._masks import Resized, resized
-from scalewise.networks._nodes import Reading
+from scalewise.networks._masks import resized, stretched
 from scalewise.networks._sites import IDENTITY, Matrix
 from scalewise.networks.layers._dense import Sizes, own_of, per_axis
 
@@ -44,8 +43,14 @@ class Resize(Layer):
         """Add one node."""
         shape = per_axis(build, of, self.shape)
         if of.mask is not None:
-            make = Resized(shape, of.positions, self.method)
-            rows = build.read(build.fields[of.mask], make, math.prod(of.positions), shape)
+            rows = build.read(
+                build.fields[of.mask],
+                stretched,
+                math.prod(of.positions),
+                shape,
+                given=(shape, of.positions, self.method),
+                said="resized",
+            )
             return replace(build.mix(of, rows), mask=None)
         along = [
             IDENTITY
@@ -98,20 +103,14 @@ class Take(Layer):
         return build.spread(of, tuple(own if k == place else IDENTITY for k in range(axes)), 1.0)
 
 
-@dataclass(frozen=True)
-class _OneHot(Reading):
+def one_hot(x: Any, xp: Any, count: int) -> Any:
     """Tokens as features: the square root of their number at the place of each."""
-
-    count: int
-    said = "tokens"
-
-    def __call__(self, x: Any, xp: Any) -> Any:
-        if xp is np and (np.any(x != np.round(x)) or np.any((x < 0) | (x >= self.count))):
-            raise ValueError(
-                f"`x` must be tokens, whole numbers from 0 to {self.count - 1}; they reach from {x.min():g} to "
-                f"{x.max():g}. Embedding says how many there are."
-            )
-        return (x == np.arange(self.count)) * float(self.count) ** 0.5
+    if xp is np and (np.any(x != np.round(x)) or np.any((x < 0) | (x >= count))):
+        raise ValueError(
+            f"`x` must be tokens, whole numbers from 0 to {count - 1}; they reach from {x.min():g} to "
+            f"{x.max():g}. Embedding says how many there are."
+        )
+    return (x == np.arange(count)) * float(count) ** 0.5
 
 
 @checked
@@ -153,20 +152,14 @@ class Embedding(Layer):
                 f"{build.name} reads tokens, one channel at each position, and there are {of.channels}. Give the "
                 "network an `input_shape` such as (16, 1)."
             )
-        seen = build.read(of, _OneHot(self.tokens), self.tokens)
+        seen = build.read(of, one_hot, self.tokens, given=(self.tokens,), said="tokens")
         return build.draw(seen, self.channels, own=own_of(self, build.usual))
 
 
-@dataclass(frozen=True)
-class _Places(Reading):
+def placed(x: Any, xp: Any, root: Matrix) -> Any:
     """Features of positions whose products are a covariance, the same for all inputs."""
-
-    root: Matrix
-    said = "places"
-
-    def __call__(self, x: Any, xp: Any) -> Any:
-        own = self.root.array.reshape(1, *x.shape[1:-1], -1)
-        return xp.asarray(np.broadcast_to(own, (len(x), *own.shape[1:])), dtype=x.dtype)
+    own = root.array.reshape(1, *x.shape[1:-1], -1)
+    return xp.asarray(np.broadcast_to(own, (len(x), *own.shape[1:])), dtype=x.dtype)
 
 
 @checked
@@ -214,7 +207,8 @@ class Positions(Layer):
                 f"{build.name} embeds the positions of the inputs, and here there are others. Put it before "
                 "pooling and strides."
             )
-        seen = build.read(inputs, _Places(Matrix.of(root * len(root) ** 0.5)), len(root))
+        given = (Matrix.of(root * len(root) ** 0.5),)
+        seen = build.read(inputs, placed, len(root), given=given, said="places")
         return build.add(
             (of, build.draw(seen, of.channels, own=own_of(self, build.usual))), (1.0, 1.0)
         )

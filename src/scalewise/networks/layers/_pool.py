@@ -9,7 +9,7 @@ from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
-from scalewise.networks._masks import PresentShare
+from scalewise.networks._masks import inverse_count
 from scalewise.networks._sites import Padding, Window
 from scalewise.networks.layers._dense import Sizes, per_axis
 
@@ -136,7 +136,8 @@ def _whole(build: Builder, of: Field, *, average: bool) -> Field:
     if of.mask is None or not average:
         return made
     ones = (1,) * len(of.positions)
-    return build.weigh(made, build.read(build.fields[of.mask], PresentShare(), 1, ones))
+    share = build.read(build.fields[of.mask], inverse_count, 1, ones, said="1 / positions")
+    return build.weigh(made, share)
 
 
 def _pooled(layer: AvgPool | SumPool, build: Builder, of: Field, *, average: bool) -> Field:

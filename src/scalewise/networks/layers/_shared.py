@@ -13,10 +13,10 @@ from scalewise.activations.spi import ActivationLike
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
 from scalewise.networks._laws import LawLike
-from scalewise.networks._masks import Last
+from scalewise.networks._masks import last_position
 from scalewise.networks._sites import Matrix
-from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import Dense, own_of
+from scalewise.networks.layers._entrywise import LayerLike
 
 
 @checked
@@ -129,7 +129,11 @@ class Recurrent(Layer):
         weights = (Dense(driven.channels, 0.0, own.C_W, 0.0, own.lambda_W, own.law),)
         states: list[Field] = []
         for t in range(times):
-            z = build.spread(driven, (_row(t, times),), 1.0) if times > 1 else driven
+            z = (
+                build.spread(driven, (Matrix.of(np.eye(times)[t : t + 1]),), 1.0)
+                if times > 1
+                else driven
+            )
             if states:
                 z = build.add((build.tied(self, weights, states[-1]), z), (1.0, 1.0))
             states.append(build.apply(z, sigma))
@@ -138,10 +142,5 @@ class Recurrent(Layer):
         made = replace(build.stack(states), mask=mask)
         if mask is None or not self.last:
             return made
-        last = build.read(build.fields[mask], Last(), times, (1,))
+        last = build.read(build.fields[mask], last_position, times, (1,), said="last position")
         return build.mix(made, last)
-
-
-def _row(place: int, size: int) -> Matrix:
-    """The matrix that takes one position of several."""
-    return Matrix.of(np.eye(size)[place : place + 1])

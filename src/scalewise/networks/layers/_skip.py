@@ -9,8 +9,8 @@ from scalewise._checked import NotNegative, checked
 from scalewise._readable import readable
 from scalewise.networks._builder import Builder, Layer
 from scalewise.networks._field import Field
-from scalewise.networks.layers._activate import LayerLike
 from scalewise.networks.layers._dense import Random
+from scalewise.networks.layers._entrywise import LayerLike
 
 
 @checked

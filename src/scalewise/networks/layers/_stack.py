@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from scalewise.networks._builder import Layer
 from scalewise.networks._layers import ByLayer
 from scalewise.networks._nodes import HYPERPARAMETERS, Hyperparameters
-from scalewise.networks.layers._activate import Activate
 from scalewise.networks.layers._dense import Dense
+from scalewise.networks.layers._entrywise import Activate
 from scalewise.networks.layers._skip import Skip
 
 
-class Stacked(NamedTuple):
-    """Layers of a network, and what they do not say themselves.
+def stacked(known: ByLayer) -> tuple[tuple[Layer, ...], int, Hyperparameters]:
+    """Layers that say only what differs from the first; equal ones are the same object.
 
     Args:
-        layers: Which.
-        width: Channels of layers that do not say how many, those of the first; if hidden ones differ, all say it.
-        usual: Hyperparameters of layers that do not say theirs: those of the first.
+        known: The numbers, with `skips`.
+
+    Returns:
+        The layers; the channels of those that do not say how many, the first's, for all say it if hidden ones
+        differ; and the hyperparameters of those that do not say theirs, again the first's.
     """
-
-    layers: tuple[Layer, ...]
-    width: int
-    usual: Hyperparameters
-
-    @staticmethod
-    def of(known: ByLayer) -> Stacked:
-        """Layers that say only what differs from the first; equal ones are the same object.
-
-        Args:
-            known: The numbers, with `skips`.
-        """
-        depth, usual = len(known.skips), known.own(1)
-        width = known.widths[1] if depth > 1 else 1
-        alike_wide = len(set(known.widths[1:-1])) < 2
-        alike = [getattr(usual, name) for name in HYPERPARAMETERS]
-        made: dict[tuple[object, ...], Layer] = {}
-        sigma = Activate(known.activations[0]) if known.activations else None
-        layers = list[Layer]()
-        columns = zip(*(getattr(known, name) for name in HYPERPARAMETERS), strict=True)
-        rows = zip(known.widths[1:], known.skips, columns, strict=True)
-        for layer, (channels, skip, own) in enumerate(rows, 1):
-            said = None if alike_wide and layer < depth else channels
-            numbers = dict(zip(HYPERPARAMETERS, map(_if_other, own, alike), strict=True))
-            key = (skip, said, *numbers.values())
-            if key not in made:
-                dense = Dense(said, **numbers)
-                made[key] = Skip(sigma, dense, factor=skip) if skip else dense
-            if not skip and layers and sigma is not None:
-                layers.append(sigma)
-            layers.append(made[key])
-        return Stacked(tuple(layers), width, usual)
-
-
-def _if_other(own: float, usual: float) -> float | None:
-    return None if own == usual else own
+    depth, usual = len(known.skips), known.own(1)
+    width = known.widths[1] if depth > 1 else 1
+    alike_wide = len(set(known.widths[1:-1])) < 2
+    alike = [getattr(usual, name) for name in HYPERPARAMETERS]
+    made: dict[tuple[object, ...], Layer] = {}
+    sigma = Activate(known.activations[0]) if known.activations else None
+    layers = list[Layer]()
+    columns = zip(*(getattr(known, name) for name in HYPERPARAMETERS), strict=True)
+    rows = zip(known.widths[1:], known.skips, columns, strict=True)
+    for layer, (channels, skip, own) in enumerate(rows, 1):
+        said = None if alike_wide and layer < depth else channels
+        differing = (None if a == b else a for a, b in zip(own, alike, strict=True))
+        numbers = dict(zip(HYPERPARAMETERS, differing, strict=True))
+        key = (skip, said, *numbers.values())
+        if key not in made:
+            dense = Dense(said, **numbers)
+            made[key] = Skip(sigma, dense, factor=skip) if skip else dense
+        if not skip and layers and sigma is not None:
+            layers.append(sigma)
+        layers.append(made[key])
+    return tuple(layers), width, usual

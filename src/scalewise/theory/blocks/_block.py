@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -31,7 +31,7 @@ from scalewise.networks.spi import (
     Normalise,
     PositionMap,
     Program,
-    Reading,
+    columns,
 )
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._positions import Crossed, crossings
@@ -54,18 +54,6 @@ class Step(NamedTuple):
     K: Pairs
     C: Pairs
     T: Pairs
-
-
-@dataclass(frozen=True)
-class _Part(Reading):
-    """Some features of the inputs."""
-
-    start: int
-    stop: int
-    said = "root of a covariance"
-
-    def __call__(self, x: Any, xp: Any) -> Any:
-        return x[..., self.start : self.stop]
 
 
 @dataclass(frozen=True)
@@ -227,7 +215,7 @@ def _built(
     features = features or (2 * places, places)
     source = build.source((*input_shape[:-1], sum(features)))
     parts = [
-        build.read(source, _Part(start, start + size), size)
+        build.read(source, columns, size, given=(start, start + size), said="root of a covariance")
         for start, size in zip((0, features[0]), features, strict=True)
     ]
     rates = Hyperparameters(0.0, 1.0, 0.0, 0.0), Hyperparameters(0.0, 0.0, 0.0, 1.0)
