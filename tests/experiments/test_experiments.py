@@ -16,6 +16,7 @@ import scalewise.experiments
 from grids import each, thorough
 from scalewise.experiments._form import power
 from scalewise.experiments._look import Number
+from scalewise.experiments._readers import archive
 from scalewise.experiments.catalogue import EXPERIMENTS, experiment, reason_to_skip, tables_of
 from scalewise.experiments.results import Judged
 from scalewise.scaling import ABC
@@ -199,7 +200,7 @@ def test_an_experiment_without_its_data_says_so(
     monkeypatch.delenv("SCALEWISE_DATA")
     assert "SCALEWISE_DATA, which is not set" in str(reason_to_skip(one))
     # Asked of the reader, not of images that an earlier run has left in memory.
-    one._archive.cache_clear()  # type: ignore[attr-defined]
+    archive.cache_clear()
     with pytest.raises(ValueError, match=r"This needs cifar2\.npz .* Set the variable to a folder"):
         one.run(one.Config.small())
 

@@ -23,7 +23,8 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
     labels = rng.permutation(np.arange(130) % 10)
     light = 128 + 40 * shared[labels] + 20 * rng.normal(size=(130, 32, 32, 3))
     made = light.clip(0, 255).astype(np.uint8), labels
-    monkeypatch.setattr(small_cifar10, "_archive", lambda: made)
+    held = dict(zip(("images", "labels"), made, strict=True))
+    monkeypatch.setattr(small_cifar10, "archive", lambda name, *keys: held)
     return made
 
 

@@ -40,7 +40,7 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
                 test,
                 np.setdiff1d(np.arange(n), test),
             )
-    monkeypatch.setattr(uci_kernels, "_archive", lambda: made)
+    monkeypatch.setattr(uci_kernels, "archive", lambda name: made)
     return made
 
 

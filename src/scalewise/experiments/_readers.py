@@ -8,6 +8,7 @@ from __future__ import annotations
 import lzma
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
@@ -15,6 +16,13 @@ from numpy.random import Generator, Philox
 
 from scalewise.data import data_file
 from scalewise.limits.maml import Tasks
+
+
+@lru_cache(maxsize=2)
+def archive(name: str, *keys: str) -> dict[str, np.ndarray]:
+    """Arrays of a file, those named or all, read once."""
+    with np.load(data_file(name), allow_pickle=False) as held:
+        return {key: held[key] for key in keys or held}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ Source: Golikov, Section 3.3 and Appendix F, Figures 1 and 2; the floor and the 
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from scipy.special import log_expit
 
-from scalewise.data import data_file, missing_data
+from scalewise.data import missing_data
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, log_axes, panels
+from scalewise.experiments._readers import archive
 from scalewise.limits import Finite, Lazy, shallow
 from scalewise.sweeps import sweep
 from scalewise.sweeps.spi import within
@@ -199,18 +200,12 @@ def _trained(
     )
 
 
-@lru_cache(maxsize=1)
-def _archive() -> dict[str, np.ndarray]:
-    with np.load(data_file(FILE), allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive}
-
-
 def _images(config: Config) -> tuple[Task, np.ndarray]:
     """Images in units of the first weights, and labels of the test images."""
     rng = np.random.default_rng(config.seed)
     parts = []
     for part, count in (("train", config.samples), ("test", config.tests)):
-        images, classes = (_archive()[f"{part}_{what}"] for what in ("images", "labels"))
+        images, classes = (archive(FILE)[f"{part}_{what}"] for what in ("images", "labels"))
         rows = [rng.choice(np.flatnonzero(classes == c), count // 2, replace=False) for c in (0, 1)]
         chosen = np.concatenate(rows)
         pixels = images[chosen].reshape(len(chosen), -1) / 255

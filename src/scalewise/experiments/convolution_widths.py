@@ -16,7 +16,7 @@ Source: PDLT (∞.154)-(∞.172); of networks with positions derived. Nobody has
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.data import data_file, missing_data
+from scalewise.data import missing_data
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import (
     COLORS,
@@ -36,6 +36,7 @@ from scalewise.experiments._look import (
     panels,
     points,
 )
+from scalewise.experiments._readers import archive
 from scalewise.networks import Network
 from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
 from scalewise.sweeps import sweep
@@ -146,15 +147,9 @@ def network(config: Config) -> Network:
     return Network(*layers, input_shape=shape, width=32, C_W=1.5, C_b=0.1)
 
 
-@lru_cache(maxsize=1)
-def _archive() -> dict[str, np.ndarray]:
-    with np.load(data_file(FILE), allow_pickle=False) as archive:
-        return {key: archive[key] for key in ("train_images", "train_labels")}
-
-
 def task(config: Config) -> Task:
     """Strips of mean 0 and variance 1 over all images, and -1 or 1; no image is in both parts."""
-    images, labels = _archive()["train_images"], _archive()["train_labels"]
+    images, labels = archive(FILE, "train_images", "train_labels").values()
     height = images.shape[1] // config.strips
     first = (images.shape[1] - height * config.strips) // 2
     kept = images[:, first : first + height * config.strips] / 255

@@ -25,7 +25,7 @@ PDLT (4.118), (6.57) for the same.
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +33,11 @@ import xarray as xr
 from matplotlib.axes import Axes
 from scipy.linalg import cho_factor, cho_solve
 
-from scalewise.data import data_file, missing_data
+from scalewise.data import missing_data
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, INK, Number, Table, attributes, panels, points
 from scalewise.experiments._lookup_kernels import lookup_kernel
+from scalewise.experiments._readers import archive
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.tasks import Task
@@ -208,18 +209,12 @@ def noisy_solve(K: np.ndarray, y: np.ndarray) -> np.ndarray:
             noise *= 10
 
 
-@lru_cache(maxsize=2)
-def _archive(name: str) -> dict[str, np.ndarray]:
-    with np.load(data_file(f"{name}.npz"), allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive}
-
-
 def images(row: PublishedRow, draw: int, config: Config) -> tuple[np.ndarray, ...]:
     """Training images with their classes, then test images with theirs."""
-    archive, each = _archive(row.data), row.train // config.fewer // CLASSES
+    arrays, each = archive(f"{row.data}.npz"), row.train // config.fewer // CLASSES
     own = row.data == "mnist"
-    labels = archive["train_labels" if own else "labels"].astype(int)
-    pictures = archive["train_images" if own else "images"]
+    labels = arrays["train_labels" if own else "labels"].astype(int)
+    pictures = arrays["train_images" if own else "images"]
     rng = np.random.default_rng([config.seed, draw])
     chosen = []
     for k in range(CLASSES):
@@ -230,7 +225,7 @@ def images(row: PublishedRow, draw: int, config: Config) -> tuple[np.ndarray, ..
             chosen.append(rng.choice(places, each, replace=False))
     train, count = np.concatenate(chosen), _tests(row, config)
     if own:
-        y, truth = archive["test_images"][:count], archive["test_labels"][:count].astype(int)
+        y, truth = arrays["test_images"][:count], arrays["test_labels"][:count].astype(int)
     else:
         rest = rng.permutation(np.setdiff1d(np.arange(len(labels)), train))[:count]
         y, truth = pictures[rest], labels[rest]

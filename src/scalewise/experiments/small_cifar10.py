@@ -21,16 +21,17 @@ et al. 2019, arXiv:1904.11955; the pool and its error are ours.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.data import data_file, missing_data
+from scalewise.data import missing_data
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, panels, points
+from scalewise.experiments._readers import archive
 from scalewise.networks import Network
 from scalewise.networks.layers import Conv, Dense, GlobalAvgPool
 from scalewise.sweeps import sweep
@@ -139,15 +140,9 @@ def network(config: Config) -> Network:
     return Network(*layers, input_shape=shape, width=64, C_W=2.0, lambda_b=0.0)
 
 
-@lru_cache(maxsize=1)
-def _archive() -> tuple[np.ndarray, np.ndarray]:
-    with np.load(data_file(FILE), allow_pickle=False) as archive:
-        return archive["images"], archive["labels"]
-
-
 def pool(config: Config) -> tuple[np.ndarray, np.ndarray]:
     """Images of mean 0 and variance 1 in each colour, and their classes: one of each, then the next of each."""
-    images, labels = _archive()
+    images, labels = archive(FILE, "images", "labels").values()
     rng = np.random.default_rng(config.seed)
     chosen = [
         rng.choice(np.flatnonzero(labels == k), _LARGEST, replace=False) for k in range(CLASSES)

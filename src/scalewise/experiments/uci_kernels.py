@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from scalewise._extras import require
-from scalewise.data import data_file, missing_data
+from scalewise.data import missing_data
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
+from scalewise.experiments._readers import archive
 from scalewise.networks import MLP
 from scalewise.sweeps import sweep
 from scalewise.theory.flow import kernel_flow
@@ -100,7 +101,7 @@ def run(
         ValueError: If the sets are not there, or `store` holds a run of another config.
         MissingExtraError: If scikit-learn is not installed.
     """
-    sizes = dict(zip(_names(), _archive()["samples"].tolist(), strict=True))
+    sizes = dict(zip(_names(), archive(FILE)["samples"].tolist(), strict=True))
     chosen = sorted((n for n in sizes if sizes[n] <= config.most), key=lambda n: (sizes[n], n))
     if not chosen:
         raise ValueError(
@@ -116,14 +117,8 @@ def run(
     return found.load().reset_coords(drop=True).assign_attrs(attributes(config))
 
 
-@lru_cache(maxsize=1)
-def _archive() -> dict[str, np.ndarray]:
-    with np.load(data_file(FILE), allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive}
-
-
 def _names() -> list[str]:
-    return _archive()["names"].tolist()
+    return archive(FILE)["names"].tolist()
 
 
 def _classified(set: str, *, config: Config) -> xr.Dataset:
@@ -132,11 +127,11 @@ def _classified(set: str, *, config: Config) -> xr.Dataset:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.svm import SVC
 
-    archive, place = _archive(), _names().index(set)
-    x, y = archive[f"{set}/X"], archive[f"{set}/y"].astype(int)
+    arrays, place = archive(FILE), _names().index(set)
+    x, y = arrays[f"{set}/X"], arrays[f"{set}/y"].astype(int)
 
     def split(train: str, test: str) -> Split:
-        return archive[f"{set}/{train}"], archive[f"{set}/{test}"]
+        return arrays[f"{set}/{train}"], arrays[f"{set}/{test}"]
 
     valid = split("train", "valid")
     folds = [split(f"train_{k}", f"test_{k}") for k in range(FOLDS)]
@@ -172,7 +167,7 @@ def _classified(set: str, *, config: Config) -> xr.Dataset:
     found["forest"] = np.mean([by_forest(m, rows) for rows in folds]), max(scores)
     both = 100 * np.array([found[name] for name in CLASSIFIERS]).T
     told = dict(zip(("depth", "fixed", "price"), best["NTK"], strict=True))
-    told |= {key: int(archive[key][place]) for key in ("samples", "features", "classes")}
+    told |= {key: int(arrays[key][place]) for key in ("samples", "features", "classes")}
     return xr.Dataset(
         {
             "accuracy": ("classifier", both[0]),
