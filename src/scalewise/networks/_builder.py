@@ -160,16 +160,7 @@ class Builder:
         return self.put(replace(new, again=first), replace(made, draws=frozenset({first})))
 
     def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
-        """Layers that have the same weights whenever they are built under this name.
-
-        Args:
-            name: Anything that can be compared.
-            layers: Which.
-            of: What enters the first.
-
-        Returns:
-            What leaves the last.
-        """
+        """Layers, as `run` builds them, that have the same weights whenever they are built under this name."""
         if name not in self.named:
             start = len(self.nodes)
             made = self.run(layers, of)
@@ -349,14 +340,9 @@ class Builder:
     def norm(
         self, of: Field, eps: float, *, centred: bool, joint: bool = False, groups: int = 1
     ) -> Field:
-        """Division by the root mean square over channels.
+        """Division by the root mean square over the channels of each group, with `eps` added to the mean square.
 
-        Args:
-            of: What is divided.
-            eps: Added to the mean square.
-            centred: Whether the mean is subtracted first.
-            joint: Whether averages are over all positions, too.
-            groups: Into how many the channels fall, each with its own.
+        The mean is subtracted first if `centred`; averages are over all positions, too, if `joint`.
         """
         need_channels(self.name, of, groups)
         read = (of.node,) if of.mask is None or not joint else (of.node, of.mask)
