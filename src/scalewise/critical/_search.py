@@ -140,7 +140,7 @@ def _at_zero(sigma: Activation, K: np.ndarray) -> tuple[CriticalPoint, ...]:
         note = f"K* = 0 would need C_b = -(sigma(0)/sigma'(0))^2 = {C_b:.6g}, which is negative."
         return (CriticalPoint(0.0, C_b, 1 / perp, "none", note),)
     drift = drift_at_zero(sigma, perp, K)
-    power, slope = drift.s and 1 + drift.s, drift.a
+    power, slope = drift[0] and 1 + drift[0], drift[1]
     stability = "unstable" if slope > 0 else "stable"
     behaviour = "K grows away from it" if slope > 0 else "K falls to it" if slope else "K stays"
     sign = "-" if slope < 0 else "+"

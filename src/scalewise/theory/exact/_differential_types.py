@@ -113,10 +113,11 @@ def terms(parents: Sequence[int]) -> tuple[Term, ...]:
         step = []
         for term in grown:
             edge = (parent, new)
+            raised = (d + (v == parent) for v, d in enumerate(term.orders))
             step.append(
                 replace(
                     term,
-                    orders=(*_raised(term.orders, parent), 1),
+                    orders=(*raised, 1),
                     weighted=(*term.weighted, True),
                     hidden=(*term.hidden, edge),
                 )
@@ -143,10 +144,6 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
             f"factor v is joined to, from 0 to v - 1; got {tuple(parents)}."
         )
     return tuple(parents)
-
-
-def _raised(orders: tuple[int, ...], node: int) -> tuple[int, ...]:
-    return tuple(d + (v == node) for v, d in enumerate(orders))
 
 
 def _degrees(parents: Sequence[int]) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -25,15 +24,15 @@ from scalewise.networks.spi import (
     Weigh,
 )
 from scalewise.theory.flow._attention import Mixing, drawn_heads
+from scalewise.theory.flow._labels import Inputs, blocks
 from scalewise.theory.flow._links import linked
 from scalewise.theory.flow._room import Pair, Room
-from scalewise.theory.flow._rules import Inputs, Links, Rules, blocks
+from scalewise.theory.flow._rules import Links, Rules
 from scalewise.theory.flow._units import Units
 
 _NOTHING = (np.empty((0, 0)), None)
 
 
-@dataclass
 class Fields(Rules):
     """The rules, and what leads a tile through them."""
 

@@ -215,8 +215,10 @@ def row_of(name: str) -> Outcome:
 
 def _obstacle(name: str, asked: Asked) -> str:
     """Why an observable cannot be measured, a clause."""
-    own = _fixed_ntk(asked) if name == "ntk_change" else ""
-    return row_of(name).obstacle_of_networks(asked) or own
+    why = row_of(name).obstacle_of_networks(asked)
+    if not why and name == "ntk_change" and not asked.algorithm.trains_hidden:
+        return f"{type(asked.algorithm).__name__} does not train by the NTK"
+    return why
 
 
 def _check_read_out(asked: Asked) -> None:
@@ -227,12 +229,6 @@ def _check_read_out(asked: Asked) -> None:
             f"{type(asked.algorithm).__name__} is measured by outputs that are Gaussian given the hidden layers, "
             f"and the read-out of this network has weights that are {law.name}. Give it law='normal'."
         )
-
-
-def _fixed_ntk(asked: Asked) -> str:
-    if not asked.algorithm.trains_hidden:
-        return f"{type(asked.algorithm).__name__} does not train by the NTK"
-    return ""
 
 
 def _plan(
