@@ -72,9 +72,10 @@ def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> Iterator[tup
     for way in ways:
         blend = _trajectory._longest(K, 60, lambda k, way=way: way(layers[k]), {})
         if blend is not None:
-            length = len(blend.stretch.weights)
-            for k in {60 + length // 3, 60 + length // 2} - set(blend.stretch.nodes.tolist()):
-                yield blend.at(k), way(layers[k])
+            length, at = blend
+            nodes = _trajectory.Stretch.of(60, length).nodes
+            for k in {60 + length // 3, 60 + length // 2} - set(nodes.tolist()):
+                yield at(k), way(layers[k])
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,8 @@ def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> tuple[float,
     return 0.0, float(growth[np.argmax(clear)]) if clear.any() else 0.0
 
 
-def near_zero(sigma: Activation, perp: float, drift: tuple[float, float]) -> Class:
+def near_zero(sigma: Activation, perp: float, s: float, a: float) -> Class:
     r"""The class $K^\star=0$, for an attracting drift; otherwise only the coefficients."""
-    s, a = drift
     right, left = jet(sigma, 0.0, 1)[1], jet(sigma, 0.0, -1)[1]
     source = 3 * 0.5 * (right**4 + left**4) / perp**2 - 1
     if sigma.taylor is not None:

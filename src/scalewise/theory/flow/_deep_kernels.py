@@ -31,9 +31,9 @@ _ROUNDING = 1e-12  # of them, too, where it is nothing but rounding
 _PARALLEL = 1e-6  # an angle that rounding has reached
 Matrix = Float[np.ndarray, "sample sample"]
 Layers = Float[np.ndarray, "layer sample sample"]
-Stretched = tuple[
-    Layers, Layers, Layers
-]  # kernels after some layers; what leads to them, and its slope
+Above = Float[np.ndarray, "above sample sample"]
+# Kernels after some layers, the expectations that lead to them, and their slopes.
+Stretched = tuple[Above, Above, Above]
 
 
 def deep_kernels(
