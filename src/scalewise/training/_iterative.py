@@ -27,7 +27,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from scalewise.networks import Network
-from scalewise.theory.flow._passing import kernel_strips
+from scalewise.theory.spi import kernel_strips
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins
 from scalewise.training._results import of_tests

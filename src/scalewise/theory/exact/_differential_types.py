@@ -81,7 +81,7 @@ def _generate(k: int) -> tuple[tuple[tuple[int, ...], int], ...]:
 
 
 @dataclass(frozen=True)
-class Term:
+class DifferentialTerm:
     r"""One product that a differential of a one-hidden-layer network consists of.
 
     $$\Big(\frac{\lambda_W}{n_1}\Big)^u\prod_\text{read}\delta_{i_ai_b}\sum_j\prod_{v\in\text{weighted}}
@@ -97,7 +97,7 @@ class Term:
     read: tuple[tuple[int, int], ...]  # pairs joined by a weight of the last layer, $u$ of them
 
 
-def terms(parents: Sequence[int]) -> tuple[Term, ...]:
+def terms(parents: Sequence[int]) -> tuple[DifferentialTerm, ...]:
     r"""Terms of a differential of a one-hidden-layer network, without the bias of the output.
 
     The generator splits into $\sum_jW_{ij}\sigma'(z_j)[\dots\frac d{dz_j}]$ and
@@ -108,7 +108,7 @@ def terms(parents: Sequence[int]) -> tuple[Term, ...]:
     Source: Yaida (A9), (A13), (A18), (A19).
     """
     check_parents(parents)
-    grown = [Term((0,), (True,), (), ())]
+    grown = [DifferentialTerm((0,), (True,), (), ())]
     for new, parent in enumerate(parents, 1):
         step = []
         for term in grown:

@@ -32,7 +32,7 @@ from scalewise.theory.flow._pairs import (
     FIRST,
     SECOND,
     THIRD,
-    Pairs,
+    UnorderedPairs,
     moments_on_pairs,
     pair_sources,
 )
@@ -81,9 +81,9 @@ class Expectations(abc.ABC):
         r"""$\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]$, no difference of means."""
 
     @cached_property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> UnorderedPairs:
         """Pairs of the inputs."""
-        return Pairs.of(len(self.K))
+        return UnorderedPairs.of(len(self.K))
 
     def on_pairs(
         self, *orders: tuple[int, int]

@@ -60,7 +60,7 @@ def strips(count: int, room: int) -> Iterator[Tile]:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairSet:
     """Pairs of inputs. An input that is repeated counts once, so that its entries agree to the last bit.
 
     Args:
@@ -76,7 +76,7 @@ class Pairs:
     listed: bool = False
 
     @classmethod
-    def between(cls, X: np.ndarray, Y: np.ndarray | None = None) -> Pairs:
+    def between(cls, X: np.ndarray, Y: np.ndarray | None = None) -> PairSet:
         """Each input of `X` with each of `Y`, or of `X` where that is not given."""
         both = (X if Y is None else np.concatenate([X, Y])) + 0.0
         at, places = _different(both)
@@ -89,13 +89,13 @@ class Pairs:
         return cls(both[at[order]], rank[first], rank[second])
 
     @classmethod
-    def square(cls, X: np.ndarray) -> Pairs:
+    def square(cls, X: np.ndarray) -> PairSet:
         """Each input of `X` with each, one that is repeated as if it were another."""
         every = np.arange(len(X))
         return cls(X, every, every)
 
     @classmethod
-    def in_turn(cls, X: np.ndarray, Y: np.ndarray) -> Pairs:
+    def in_turn(cls, X: np.ndarray, Y: np.ndarray) -> PairSet:
         """Each input of `X` with that in the same place of `Y`."""
         both = np.concatenate([X, Y]) + 0.0
         at, places = _different(both)

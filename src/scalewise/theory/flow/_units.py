@@ -61,7 +61,7 @@ Slopes = dict[tuple[int, Sites], np.ndarray]
 
 
 @dataclass
-class Units:
+class DrawnUnits:
     """Single channels of some fields.
 
     Args:

@@ -31,7 +31,7 @@ from scalewise.nets._sampler import (
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
-from scalewise.training.ensembles._reading import Reading, upper
+from scalewise.training.ensembles._reading import NetworkReading, upper
 
 STREAM = 5
 Kernels = Float[np.ndarray, "network sample sample"]
@@ -45,7 +45,7 @@ def conditioned_ensemble(
     *,
     weighted: bool,
     dtype: str,
-) -> tuple[Reading, Ensemble, float]:
+) -> tuple[NetworkReading, Ensemble, float]:
     """The ensemble of one set of widths, and the log evidence from which weights are counted.
 
     Args:
@@ -59,7 +59,7 @@ def conditioned_ensemble(
     count = len(task.inputs)
     mean, _, evidence = _conditioned(metric[None], task.targets, algorithm.noise_variance, dtype)
     R = np.zeros((len(metric), count))
-    reading, level = Reading(task, R, mean[0]), float(evidence[0])
+    reading, level = NetworkReading(task, R, mean[0]), float(evidence[0])
 
     def draw(keys: np.ndarray) -> dict[str, np.ndarray]:
         """Readings of each network, times its weight and the square of it where it has one."""

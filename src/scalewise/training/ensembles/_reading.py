@@ -27,7 +27,7 @@ Parts = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Reading:
+class NetworkReading:
     r"""The quantities that are read off each network.
 
     Args:

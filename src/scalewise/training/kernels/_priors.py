@@ -11,7 +11,7 @@ from scalewise._checked import checked
 from scalewise.networks import Network
 
 
-class Decay(NamedTuple):
+class PriorDecay(NamedTuple):
     """Coefficients of squares of parameters, one for each layer.
 
     Args:
@@ -46,7 +46,7 @@ def bayes_rates(net: Network) -> Network:
 
 
 @checked
-def decay_of_prior(net: Network) -> Decay:
+def decay_of_prior(net: Network) -> PriorDecay:
     r"""The weight decay whose minimum is the most probable network, $-\log p(\theta)=\sum a_\mu\theta_\mu^2$.
 
     $a_b=1/2C_b$ and $a_W=n_{\ell-1}/2C_W$, beside a loss that is a negative log-likelihood.
@@ -59,4 +59,4 @@ def decay_of_prior(net: Network) -> Decay:
     with np.errstate(divide="ignore"):
         biases = 1 / (2 * np.array(net.C_b))
         weights = np.array(net.widths[:-1]) / (2 * np.array(net.C_W))
-    return Decay(biases, weights)
+    return PriorDecay(biases, weights)

@@ -34,7 +34,7 @@ _MOST = 4000  # steps that must be taken one by one
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class KinkCourse:
     r"""Nodes of a training.
 
     Args:
@@ -106,7 +106,7 @@ def course_of(
     times: Sequence[float | None],
     *,
     targets: int,
-) -> Course:
+) -> KinkCourse:
     """The training by which errors in directions `h` are removed.
 
     Args:
@@ -134,7 +134,7 @@ def course_of(
         each = np.array([motion.rate(step) for step in range(many.size)])
         swept, momentum = many > 1, motion.momentum
         spent, lost = each * many, (1 - each * algorithm.ridge) ** many - 1
-    return Course(
+    return KinkCourse(
         gain=algorithm.filter(h, nodes * algorithm.unit(targets), targets=targets).gain,
         lost=lost,
         spent=spent,

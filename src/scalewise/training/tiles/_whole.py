@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
-from scalewise.theory.flow._layer import Family, Layer
-from scalewise.theory.flow._trajectory import Part, Parts
+from scalewise.theory.spi import Family, Layer, Part, Parts
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import TERMS, Accuracy, Orders, tails
 from scalewise.training.tiles._series import Given, chunks, summed, with_rest
