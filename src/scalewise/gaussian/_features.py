@@ -22,7 +22,7 @@ Samples = Float[np.ndarray, "sample sample"]
 _BLOCK = 1 << 11  # nodes at a time: the features of eight inputs then stay in cache
 
 
-class Side:
+class PairFeatures:
     r"""The features that two of the four factors make, and their best approximation by monomials.
 
     Args:
@@ -58,7 +58,9 @@ class Side:
         """Number of monomials."""
         return 1 + len(self.lines) + self.first.size
 
-    def covariance(self, K: np.ndarray, other: Side) -> Float[np.ndarray, "monomial monomial_1"]:
+    def covariance(
+        self, K: np.ndarray, other: PairFeatures
+    ) -> Float[np.ndarray, "monomial monomial_1"]:
         """Covariances of its monomials with those of another."""
         a, b, c, d = self.first, self.second, other.first, other.second
         low, its = 1 + len(self.lines), 1 + len(other.lines)
@@ -101,7 +103,7 @@ def on_nodes(
     sigma: Activation,
     rule: JointRule,
     families: Sequence[Family],
-    sides: tuple[Side, Side],
+    sides: tuple[PairFeatures, PairFeatures],
     covariance: np.ndarray,
 ) -> dict[Family, tuple[np.ndarray, np.ndarray]]:
     """The covariances from each node set of a rule, and their natural size."""
@@ -130,13 +132,13 @@ def _gram(
     sigma: Activation,
     nodes: np.ndarray,
     weights: np.ndarray,
-    sides: tuple[Side, Side],
+    sides: tuple[PairFeatures, PairFeatures],
 ) -> tuple[
     dict[tuple[Orders | None, Orders | None], np.ndarray], list[dict[Orders | None, np.ndarray]]
 ]:
-    """Means of products over the nodes: features of the two sides, and monomials (``None``).
+    """Means over the nodes of products of the two sides, and the root mean square of each feature.
 
-    And the root mean square of each feature, on either side.
+    By the orders of features; monomials have ``None``.
     """
     orders = {p for side in sides for pq in side.pairs for p in pq}
     increments = {p: increment(sigma, p) for p in orders}
@@ -177,8 +179,8 @@ def _gram(
     return gram, sizes
 
 
-def _stack(side: Side, count: int) -> tuple[np.ndarray, dict[Orders | None, slice]]:
-    """Room for the features of one side, and monomials, at `count` nodes; and what stands where."""
+def _stack(side: PairFeatures, count: int) -> tuple[np.ndarray, dict[Orders | None, slice]]:
+    """An array for the features of one side and its monomials at `count` nodes, and the rows of each."""
     sizes: list[tuple[Orders | None, int]] = [(key, own[0].size) for key, own in side.pairs.items()]
     sizes.append((None, side.count))
     place, rows = {}, 0

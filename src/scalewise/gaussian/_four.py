@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
-from scalewise.gaussian._features import Family, Moments, Orders, Samples, Side, on_nodes
+from scalewise.gaussian._features import Family, Moments, Orders, PairFeatures, Samples, on_nodes
 from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._increments import (
     increment,
@@ -179,7 +179,7 @@ def _by_nodes(
     """Values, by scramble if there are scrambles, and errors beside their spread."""
     linear, halves = sigma.parity == 0, ({f[:2] for f in families}, {f[2:] for f in families})
     one, other = (
-        Side(K, labels, {pq: means[pq] for pq in sorted(half)}, moments, linear=linear)
+        PairFeatures(K, labels, {pq: means[pq] for pq in sorted(half)}, moments, linear=linear)
         for labels, half in zip(sides, halves, strict=True)
     )
     found = on_nodes(sigma, rule, families, (one, other), one.covariance(K, other))

@@ -154,7 +154,7 @@ def _evidence(asked: Asked, found: Spectrum) -> Arrays:
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Blocks of test samples, side by side; one alone is not copied."""
+    """The blocks of test samples as one array; a single block is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 

@@ -121,7 +121,7 @@ class Block:
 
     @property
     def places(self) -> int:
-        """Positions in all."""
+        """The number of positions."""
         return math.prod(self.positions)
 
     @property

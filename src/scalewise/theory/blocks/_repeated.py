@@ -216,7 +216,7 @@ class RepeatedBlock:
         return after.C / _roots(self.block.own(after.K), self.block.mixes)
 
     def _snapped(self, K: float, R: Pairs) -> Pairs:
-        """Positions that become alike, to the last bit."""
+        """Correlations of positions, 1 to the last bit where positions become alike."""
         whole = np.ones_like(R)
         if 1 - float(R.min()) > self.together:
             return R

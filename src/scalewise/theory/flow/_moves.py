@@ -67,7 +67,7 @@ def add_moved(A: np.ndarray, along: Along, out: np.ndarray) -> None:
 def _moves(
     along: Along, shape: tuple[int, ...], result: tuple[int, ...], in_runs: bool
 ) -> tuple[bool, tuple[Move, ...]]:
-    """A flag that one tap leaves everything where it is, and the other taps."""
+    """True if one tap leaves everything where it is, and the moves of the other taps."""
     own, size, shift, axes = along
     found: list[Move] = []
     starts = False

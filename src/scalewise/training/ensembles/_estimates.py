@@ -144,7 +144,7 @@ class Weighted(EstimateSource):
         return value, np.sqrt(np.maximum(variance, 0.0) / own.count) / w
 
     def covariance_of_mean(self) -> np.ndarray:
-        """To leading order in one over the number of networks."""
+        """Covariance of the mean outputs, to leading order in one over the number of networks."""
         w, square = (float(self.sums[n].mean()[0]) for n in ("weight", "weight~"))
         m, its = self.mean("output")[0], self.sums["output~"].mean()
         a, b = np.triu_indices(m.size)

@@ -35,7 +35,7 @@ _MOST = 4000  # steps that must be taken one by one
 
 @dataclass(frozen=True, eq=False)
 class KinkCourse:
-    r"""Nodes of a training.
+    r"""A training as steps between nodes, at which neurons near a kink are looked at.
 
     Args:
         gain: $g$ at every node.
@@ -61,7 +61,7 @@ class KinkCourse:
 
     @property
     def steps(self) -> int:
-        """Between the nodes."""
+        """Their number."""
         return len(self.lost)
 
     def force(self, a: Float[np.ndarray, "node ..."], k: int) -> np.ndarray:

@@ -191,7 +191,7 @@ class KinkSetting:
         return self.trained.U[:, self.trained.h > 0]
 
     def unlearned(self, k: int) -> Float[np.ndarray, "sample train"]:
-        """$R$ at a node."""
+        """$R$ at a node: how outputs follow those on the training samples."""
         return self.Theta[:, : len(self.U)] @ (self.U * self.course.gain[k]) @ self.U.T
 
     def third(self) -> float:

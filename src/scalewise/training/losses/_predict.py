@@ -109,7 +109,7 @@ def by_any_loss(
 
 
 def _split(found: np.ndarray) -> np.ndarray:
-    """The replicas of (time, draw, ...): (replica, time, draw, ...)."""
+    """Draws in groups, as replicas: (time, draw, ...) as (replica, time, draw, ...)."""
     time, draw, *rest = found.shape
     return np.moveaxis(found.reshape(time, REPLICAS, draw // REPLICAS, *rest), 1, 0)
 

@@ -1,4 +1,4 @@
-r"""How the metric of the last layer answers to the metric of an earlier one, to second order.
+r"""Responses of the metric of the last layer to that of an earlier one, to second order.
 
 By Price's theorem $K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle$ depends on $A=K_{aa}$, $C=K_{ab}$
 and $B=K_{bb}$ of the layer below alone. So the kernel of the last layer is, pair by pair, a function $g(A,C,B)$ of

@@ -71,7 +71,7 @@ class Scales(ABC):
 
     @abstractmethod
     def given(self, t: Float[np.ndarray, " coordinate"]) -> GivenScales:
-        """All that these scales tell."""
+        """The likelihood, the outputs and the scales of kernels at one point of the integral."""
 
 
 def log_prior(scales: Scales, t: Float[np.ndarray, " coordinate"]) -> float:

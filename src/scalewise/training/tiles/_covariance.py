@@ -132,7 +132,7 @@ class Change:
 
 
 def _moved(setting: Setting, sums: Sums) -> AskedPairs:
-    r"""Through $A$ and $B$."""
+    r"""The contraction by which $A$ and $B$ add to the covariance, asked of the sums."""
     g, pairs = setting.gain, AskedPairs(setting, sums)
     twice = {key: g @ w @ g for key, w in setting.weighted().items()}
     pairs.same("B", (0, 1, 2, 3), own(twice))

@@ -199,7 +199,7 @@ class Mean:
             self._parts[name] = Part(setting, sums).second(weights, legs)
 
     def parts(self) -> dict[str, Share]:
-        """By name, 0 on training samples; after the sums."""
+        """The parts of the mean by name, 0 on training samples; to be read once the sums are done."""
         H1 = self._sums.one_pair("H1")[:, self._setting.train]
         found = {name: part.share() for name, part in self._parts.items()}
         found["ntk_nlo"] = Share(self._setting.left(H1 @ self._setting.gain))
