@@ -248,8 +248,10 @@ SUB_ROOMS = [
     {"blocks", "deep", "correlators", "action", "exact", "information"},
     {"note", "order"},
     {"residual"},
+    {"_variables.py"},
+    {"_any_layers.py"},
     {"_predict.py"},
-    {"__init__.py"},
+    {"__init__.py", "spi.py"},
 ]
 
 

@@ -36,7 +36,7 @@ from scalewise.theory.flow._pairs import moments_on_pairs as moments_on_pairs
 from scalewise.theory.flow._passing import kernel_strips as kernel_strips
 
 # Deep networks: expectations of few layers, and those of the layers between by interpolation.
-from scalewise.theory.flow._trajectory import Part as Part
+from scalewise.theory.flow._trajectory import LayerEstimates as LayerEstimates
 from scalewise.theory.flow._trajectory import Parts as Parts
 
 # Jets of a network, and the tensors of the literature as pairs of pairs of them.

@@ -38,7 +38,7 @@ class Kept(NamedTuple):
         return self.sample + reads * self.row
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some rows.
 
     Args:
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
 # Tensors whose derivatives are in memory together, and blocks of rows: one for several tensors, unless read-outs
 # are averaged.
-Group = tuple[tuple[int, ...], tuple[Block, ...]]
+Group = tuple[tuple[int, ...], tuple[RowBlock, ...]]
 
 
 def groups(
@@ -88,21 +88,21 @@ def groups(
     return [*found, (tuple(open_), whole)] if open_ else found
 
 
-def _cut(each: Kept, samples: int, reads: int, room: int, mean: bool) -> tuple[Block, ...]:
+def _cut(each: Kept, samples: int, reads: int, room: int, mean: bool) -> tuple[RowBlock, ...]:
     """The rows of one tensor, two blocks of which are in memory together."""
     at_once = 1 if mean else min(reads, max(1, (room - each.sample) // max(1, each.row)))
     return tuple(_blocks(samples, max(1, room // each.of(at_once)), reads, at_once))
 
 
-def _blocks(samples: int, several: int, reads: int, at_once: int) -> Iterator[Block]:
+def _blocks(samples: int, several: int, reads: int, at_once: int) -> Iterator[RowBlock]:
     for j in range(0, reads, at_once):
         for i in range(0, samples, several):
-            yield Block(slice(i, min(i + several, samples)), slice(j, min(j + at_once, reads)))
+            yield RowBlock(slice(i, min(i + several, samples)), slice(j, min(j + at_once, reads)))
 
 
 def ntk_by_blocks(
     plan: Sequence[Group],
-    rows: Callable[[Block, tuple[int, ...]], Any],
+    rows: Callable[[RowBlock, tuple[int, ...]], Any],
     products: Callable[[Any, Any], Ntk],
     shape: tuple[int, int],
     *,

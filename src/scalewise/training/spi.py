@@ -18,9 +18,9 @@ from scalewise.training._moved_kinks import HALF as HALF
 from scalewise.training._outcomes import LARGE as LARGE
 
 # The NTK of one model within a budget of memory: in blocks of tensors, samples and read-outs.
-from scalewise.training._row_blocks import Block as Block
 from scalewise.training._row_blocks import Kept as Kept
 from scalewise.training._row_blocks import Ntk as Ntk
+from scalewise.training._row_blocks import RowBlock as RowBlock
 from scalewise.training._row_blocks import check_room as check_room
 from scalewise.training._row_blocks import groups as groups
 from scalewise.training._row_blocks import ntk_by_blocks as ntk_by_blocks

@@ -32,7 +32,7 @@ _FALLS = 0.1  # two coefficients beside the two before them, as long as the seri
 
 
 @dataclass(frozen=True)
-class Part:
+class LayerEstimates:
     """An expectation at one layer: estimates along the first axis, and the error of each entry."""
 
     value: Float[np.ndarray, "_estimate *shape"]  # one estimate, or one per scramble of a sample
@@ -44,7 +44,7 @@ class Part:
         return np.asarray(np.std(self.value, axis=0))
 
 
-Parts = Mapping[Hashable, Part]
+Parts = Mapping[Hashable, LayerEstimates]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _blended(stretch: Stretch, nodes: list[Parts]) -> Callable[[int], Parts] | N
     def at(layer: int) -> Parts:
         weights = stretch.weights[layer - stretch.first]
         return {
-            key: Part(
+            key: LayerEstimates(
                 np.tensordot(weights, value, 1),
                 np.tensordot(np.abs(weights), errors[key], 1) + tails[key],
             )

@@ -27,8 +27,8 @@ from scalewise.training.tiles._rules import (
     FAR,
     STEPS,
     Accuracy,
+    NodeRule,
     Orders,
-    Rule,
     inner_nodes,
     line_for,
     product,
@@ -70,12 +70,12 @@ class Conditioned:
         self._open: dict[tuple[Orders, int, int], Rest] = {}
 
     @cached_property
-    def rule(self) -> Rule:
+    def rule(self) -> NodeRule:
         """Nodes for two inputs."""
         return rule_for(self.sigma, self.rho, float(self.sd.max()), self._accuracy)
 
     @cached_property
-    def line(self) -> Rule:
+    def line(self) -> NodeRule:
         """Nodes for one input."""
         return line_for(self.sigma, self.rho, float(self.sd.max()), self._accuracy)
 
@@ -134,7 +134,7 @@ class Conditioned:
         w = np.exp(-(u**2) / 2)
         return product(self.sigma, orders, self.sd[samples][:, None] * u) @ (w / w.sum())
 
-    def ends(self, rule: Rule, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ends(self, rule: NodeRule, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The two inputs of each pair at the nodes, (pair, node).
 
         Args:
@@ -164,7 +164,7 @@ class Conditioned:
         size, other_size = (np.where(x < _KNOWN, np.inf, x) for x in (rest, other_rest))
         return np.clip(found / (size[:, :, None] * other_size[:, None]), -1.0, 1.0)
 
-    def coefficients(self, rule: Rule, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Given:
+    def coefficients(self, rule: NodeRule, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Given:
         """Coefficients of others, given pairs.
 
         Args:
