@@ -12,7 +12,7 @@ import xarray as xr
 import scalewise as sw
 from scalewise.activations import Activation
 from scalewise.theory.flow._layer import Layer
-from scalewise.theory.flow._trajectory import Part, Parts
+from scalewise.theory.flow._trajectory import LayerEstimates, Parts
 from scalewise.training import GradientFlow
 from scalewise.training.width import _tensors
 
@@ -134,15 +134,15 @@ class Plane(Layer):
         covariance = found - left[:, :, None, None] * right
         none = np.zeros_like(self.K)
         return {
-            "covariance": Part(covariance[None], np.zeros_like(covariance)),
-            "left": Part(left[None], none),
-            "right": Part(right[None], none),
+            "covariance": LayerEstimates(covariance[None], np.zeros_like(covariance)),
+            "left": LayerEstimates(left[None], none),
+            "right": LayerEstimates(right[None], none),
         }
 
     def of_source(self) -> Parts:
         a, b = self.pairs.first, self.pairs.second
         found = self.of_family((0, 0, 0, 0))["covariance"].value[:, a, b][:, :, a, b]
-        return {"source": Part(found, np.zeros(found.shape[1:]))}
+        return {"source": LayerEstimates(found, np.zeros(found.shape[1:]))}
 
 
 class Exact:

@@ -10,6 +10,7 @@ OWN = "tests/test_layers.py"
 POINT = "tests/test_criticality_layers.py"
 
 of_fields = row("theory/flow/_rules.py", FIELDS)
+of_labels = row("theory/flow/_labels.py", FIELDS)
 of_positions = row("theory/flow/_positions.py", FIELDS)
 of_shifts = row("theory/flow/_shifts.py", FIELDS)
 of_moves = row("theory/flow/_moves.py", FIELDS)
@@ -99,8 +100,11 @@ MUTANTS = (
         "tests/test_layers.py",
     ),
     of_fields("fields: factors not squared", "weights = [f * f for f in", "weights = [f for f in"),
+    row("theory/_any_layers.py", "tests/theory/test_whole.py::test_what_does_not_fit_is_said")(
+        "any layers: why whole arrays do not tell it", "if told.reason:", "if False:"
+    ),
     of_fields("fields: a pool once", "scaled(node.factor * node.factor)", "scaled(node.factor)"),
-    of_fields(
+    of_labels(
         "fields: a trunk is written over",
         "        if spare:\n            return pair",
         "        if True:\n            return pair",
@@ -301,7 +305,7 @@ MUTANTS = (
     ),
     of_errors("errors: steps uphill", "-rate * np.asarray(slope)", "rate * np.asarray(slope)"),
     of_errors("errors: the last layer's first", "sorted(found)[:-1]", "sorted(found)[1:]"),
-    of_fields("fields: places share", "tile *= same", "tile *= 1.0"),
+    of_labels("fields: places share", "tile *= same", "tile *= 1.0"),
     of_fields(
         "fields: masks of all are one", "tile[at.known.at] /= node.keep", "tile /= node.keep"
     ),

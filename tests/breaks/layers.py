@@ -15,8 +15,8 @@ of_one = row("theory/order/_one_input.py", f"{DEEP}::test_one_input_from_tables_
 MUTANTS = (
     row("theory/flow/_trajectory.py", f"{DEEP}::test_tensors_of_deep_networks")(
         "trajectory: what is interpolated is off by a millionth",
-        "                np.tensordot(weights, values, 1),\n",
-        "                np.tensordot(weights, values, 1) * (1 + 1e-6),\n",
+        "                np.tensordot(weights, value, 1),\n",
+        "                np.tensordot(weights, value, 1) * (1 + 1e-6),\n",
     ),
     of_layer(
         "layer: transposed moment not turned",
@@ -58,8 +58,8 @@ MUTANTS = (
     ),
     of_deep(
         "deep kernels: the NTK of a wrong slope",
-        "alpha, beta = (C_W * run.slope).reshape(shape), source.reshape(shape)",
-        "alpha, beta = run.slope.reshape(shape), source.reshape(shape)",
+        "alpha, beta = (C_W * slope).reshape(shape), source.reshape(shape)",
+        "alpha, beta = slope.reshape(shape), source.reshape(shape)",
     ),
     of_one("one input: twice its kernel", "alone = K[:, 0]", "alone = 2 * K[:, 0]"),
 )

@@ -4,6 +4,7 @@ from breaks import row
 
 PRODUCTS = "tests/gaussian/test_four.py::test_many_products_are_single_ones"
 of_four = row("gaussian/_four.py", "tests/gaussian/test_four.py")
+of_features = row("gaussian/_features.py", "tests/gaussian/test_four.py")
 of_products = row("gaussian/_products.py", "tests/gaussian/test_four.py")
 of_closed = row(
     "gaussian/_closed.py",
@@ -25,49 +26,49 @@ of_joint = row("gaussian/_joint.py", "tests/gaussian/test_joint.py")
 of_moments = row("critical/_moments.py", "tests/test_criticality_susceptibilities.py")
 
 MUTANTS = (
-    of_four(
+    of_features(
         "four-point: linear part of one leg",
         "            C[row, 1 + j] += moments(p, q + 1)[a, b]\n",
         "",
     ),
-    of_four(
+    of_features(
         "four-point: square without its half",
         "0.5 * moments(p + 2, q)[a, b]",
         "moments(p + 2, q)[a, b]",
     ),
-    of_four(
+    of_features(
         "four-point: mixed square dropped",
         "        C[row, forms + self.place[i, j]] += moments(p + 1, q + 1)[a, b]\n",
         "",
     ),
-    of_four(
+    of_features(
         "four-point: derivatives of the legs swapped",
         "C[row, 1 + i] += moments(p + 1, q)[a, b]",
         "C[row, 1 + i] += moments(p, q + 1)[a, b]",
     ),
-    of_four("four-point: one Wick pairing", " + K[np.ix_(a, d)] * K[np.ix_(b, c)]", ""),
-    of_four(
+    of_features("four-point: one Wick pairing", " + K[np.ix_(a, d)] * K[np.ix_(b, c)]", ""),
+    of_features(
         "four-point: exact part of the rests",
         "                + one.best[p] @ (gram[None, None] + covariance) @ other.best[q].T\n",
         "",
     ),
-    of_four("four-point: monomials not centred", "        forms -= self.mean\n", ""),
-    of_four(
+    of_features("four-point: monomials not centred", "        forms -= self.mean\n", ""),
+    of_features(
         "four-point: one side's monomials",
         "                - gram[p, None] @ other.best[q].T\n",
         "",
     ),
-    of_four(
+    of_features(
         "four-point: order of a pair lost",
         "return labels[a], labels[b], np.arange(count * count).reshape(count, count)",
         "return labels[a], labels[b], np.arange(count * count).reshape(count, count).T",
     ),
-    of_four(
+    of_features(
         "four-point: symmetric pairs where they are not",
         "ordered=pq[0] != pq[1])",
         "ordered=False)",
     ),
-    of_four(
+    of_features(
         "four-point: weights of the nodes dropped",
         "        right *= w\n",
         "        right *= 1 / nodes.shape[1]\n",
@@ -115,8 +116,8 @@ MUTANTS = (
     ),
     of_four(
         "four-point: parity of one input",
-        "linear, forms = sigma.parity == 0",
-        "linear, forms = sigma.parity != 0",
+        "linear, halves = sigma.parity == 0",
+        "linear, halves = sigma.parity != 0",
     ),
     row("gaussian/_two_inputs.py", "tests/gaussian/test_four.py")(
         "four-point: constant of the other factor",

@@ -14,7 +14,7 @@ of_influence_refined = row(
 MUTANTS = (
     of_differential_types(
         "differentials: order of the parent",
-        "orders=(*_raised(term.orders, parent), 1)",
+        "orders=(*raised, 1)",
         "orders=(*term.orders, 1)",
     ),
     of_differentials(
@@ -32,8 +32,8 @@ MUTANTS = (
     ),
     of_influence(
         "influence: fourth moment dropped",
-        "+ fourth * _watched(watched) * _moved(moved)",
-        "+ 0 * fourth * _watched(watched) * _moved(moved)",
+        "+ fourth * own * _moved(moved)",
+        "+ 0 * fourth * own * _moved(moved)",
     ),
     of_influence("influence: own block dropped", '("abba->ab", B)', '("abba->ab", 0 * B)'),
     of_influence(

@@ -64,7 +64,7 @@ MUTANTS = (
         "        C *= own.C_W / taps\n",
         "        C *= own.lambda_W / taps\n",
     ),
-    of_flow(
+    row("theory/flow/_labels.py", (PRINTED, "tests/theory/test_golden_ntk.py"))(
         "K: input width forgotten",
         "        out /= features\n",
         "",

@@ -33,7 +33,7 @@ MUTANTS = (
         "force += ridge * start",
     ),
     of_training("flow: weights of the stages", "2 * first + 3 * second", "3 * first + 2 * second"),
-    of_newton("newton: one step", "for _ in range(self.steps):", "for _ in range(1):"),
+    of_newton("newton: one step", "for _ in range(steps):", "for _ in range(1):"),
     of_reading(
         "free control: variance forgotten",
         "0.5 * (square**2 - variances).sum(axis=1)",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     of_conditioned(
         "posterior: every drawing counts the same",
-        "w = np.exp(evidence - self.level)[:, None]",
+        "w = np.exp(evidence - level)[:, None]",
         "w = np.exp(0 * evidence)[:, None]",
         BAYES,
     ),

@@ -287,7 +287,9 @@ MUTANTS = (
     of_blocks("tangents: pairs of blocks once", "if other is not one:", "if other is one:"),
     of_blocks("tangents: the mean is a sum", "return H / reads if mean else H", "return H"),
     of_given("linearised: one NTK for all outputs", "columns = z.size // len(H)", "columns = 1"),
-    of_samples("kernels: the first samples again", "Pairs.in_turn(x, y)", "Pairs.in_turn(x, x)"),
+    of_samples(
+        "kernels: the first samples again", "PairSet.in_turn(x, y)", "PairSet.in_turn(x, x)"
+    ),
     of_samples(
         "kernels: one kind for the other",
         "[found[different.index(kind)] for kind in kinds]",

@@ -9,7 +9,7 @@ from grids import few
 from scalewise.theory.flow import _pair_sets, _passing, _shifts
 from scalewise.theory.flow._every_node import every_node, is_drawn, pairs_of
 from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
-from scalewise.theory.flow._pair_sets import Pairs
+from scalewise.theory.flow._pair_sets import PairSet
 from scalewise.theory.flow._passing import kernel_strips
 
 RNG = np.random.default_rng(0)
@@ -144,9 +144,9 @@ def test_tiles_strips_rectangles_and_lists_are_cut_out_of_the_square(name, monke
     for found, want in ((again.K, whole.K), (again.Theta, whole.Theta)):
         np.testing.assert_allclose(found, want, rtol=1e-11)
     for pairs, place in (
-        (Pairs.between(x[:3], x[2:]), np.ix_([0, 1, 2], [2, 3, 4, 5, 6])),
-        (Pairs.in_turn(x[:5], x[1:6]), (np.arange(5), np.arange(1, 6))),
-        (Pairs.in_turn(x, x), (np.arange(7), np.arange(7))),
+        (PairSet.between(x[:3], x[2:]), np.ix_([0, 1, 2], [2, 3, 4, 5, 6])),
+        (PairSet.in_turn(x[:5], x[1:6]), (np.arange(5), np.arange(1, 6))),
+        (PairSet.in_turn(x, x), (np.arange(7), np.arange(7))),
     ):
         for found, want in zip(kernels_on(net, pairs), (whole.K, whole.Theta), strict=True):
             np.testing.assert_allclose(found[0], want[0][place], rtol=1e-11)
@@ -266,7 +266,7 @@ def test_pairs_of_positions_go_shift_by_shift(name: str, largest: int, monkeypat
     assert axes == {1: 2, 400: 1}[largest]
     K, Theta = by_matrices(net.program, x)[net.program.layers[-1]]
     square = kernel_flow(net, x, layers=[net.depth])
-    listed = kernels_on(net, Pairs.in_turn(x, x[::-1]))
+    listed = kernels_on(net, PairSet.in_turn(x, x[::-1]))
     for found, line, want in zip((square.K, square.Theta), listed, (K, Theta), strict=True):
         np.testing.assert_allclose(found[0], want, rtol=1e-11)
         np.testing.assert_allclose(line[0], want[np.arange(4), np.arange(4)[::-1]], rtol=1e-11)
@@ -302,7 +302,7 @@ def test_a_layer_with_positions_does_not_go_shift_by_shift(monkeypatch) -> None:
 
 def test_a_few_inputs_with_positions_go_in_turn() -> None:
     net = network("relu", "pooled", "line")
-    tiles = list(Pairs.square(RNG.normal(size=(3, *net.input_shape))).tiles(labels=36))
+    tiles = list(PairSet.square(RNG.normal(size=(3, *net.input_shape))).tiles(labels=36))
     assert [tile.shape for tile in tiles] == [(6,)]
 
 

@@ -9,7 +9,7 @@ import scalewise as sw
 from scalewise.networks import ResidualMLP
 from scalewise.theory.flow import _pair_sets
 from scalewise.theory.flow._kernel_flow import kernel_flow, kernels_on
-from scalewise.theory.flow._pair_sets import Pairs
+from scalewise.theory.flow._pair_sets import PairSet
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9, 5))
@@ -39,9 +39,9 @@ def test_every_shape_is_cut_out_of_the_square(net, monkeypatch) -> None:
     layers = list(range(1, net.depth + 1))
     rows, columns = np.array(at[0]), np.array(at[1])
     shapes = (
-        (Pairs.between(z, y), np.ix_(layers, rows, columns)),
-        (Pairs.between(y, z), np.ix_(layers, columns, rows)),
-        (Pairs.between(z), np.ix_(layers, rows, rows)),
+        (PairSet.between(z, y), np.ix_(layers, rows, columns)),
+        (PairSet.between(y, z), np.ix_(layers, columns, rows)),
+        (PairSet.between(z), np.ix_(layers, rows, rows)),
     )
     for pairs, place in shapes:
         place = (place[0] - 1, *place[1:])
@@ -50,7 +50,7 @@ def test_every_shape_is_cut_out_of_the_square(net, monkeypatch) -> None:
         ):
             np.testing.assert_allclose(found, square[place], rtol=1e-12, atol=1e-13)
     for a, b, first, second in ((rows, rows, z, z), (rows[:9], columns, z[:9], y)):
-        listed = kernels_on(net, Pairs.in_turn(first, second), kinds, layers=layers)
+        listed = kernels_on(net, PairSet.in_turn(first, second), kinds, layers=layers)
         for found, square in zip(listed, squares, strict=True):
             np.testing.assert_allclose(found, square[:, a, b], rtol=1e-12, atol=1e-13)
 
@@ -60,25 +60,25 @@ def test_few_inputs_of_a_deep_network_have_every_shape() -> None:
     square = kernel_flow(net, X[:5], layers=[200])
     for kind, full in (("kernel", square.K), ("ntk", square.Theta)):
         for pairs, want in (
-            (Pairs.between(X[:2], X[2:5]), full[:, :2, 2:]),
-            (Pairs.in_turn(X[:2], X[2:4]), full[:, [0, 1], [2, 3]]),
+            (PairSet.between(X[:2], X[2:5]), full[:, :2, 2:]),
+            (PairSet.in_turn(X[:2], X[2:4]), full[:, [0, 1], [2, 3]]),
         ):
             np.testing.assert_allclose(kernels_on(net, pairs, [kind])[0], want, rtol=1e-9)
 
 
 def test_a_repeated_input_has_the_same_entries_to_the_last_bit() -> None:
     net = sw.MLP(3, 10, "tanh", **ENDS)
-    (found,) = kernels_on(net, Pairs.between(Z, X), ["ntk"])
+    (found,) = kernels_on(net, PairSet.between(Z, X), ["ntk"])
     np.testing.assert_array_equal(found[0, [0, 1, 2]][:2], found[0, -3:-1])
-    assert Pairs.between(Z, X).x.shape == (33, 5)
+    assert PairSet.between(Z, X).x.shape == (33, 5)
 
 
 def test_memory_is_that_of_the_answer_and_a_tile() -> None:
     net = sw.MLP(3, 10, "relu", **ENDS)
     many, few = RNG.standard_normal((4000, 5)), RNG.standard_normal((40, 5))
     for pairs, answer in (
-        (Pairs.between(many, few), 8 * 4000 * 40),
-        (Pairs.in_turn(many, many[::-1]), 8 * 4000),
+        (PairSet.between(many, few), 8 * 4000 * 40),
+        (PairSet.in_turn(many, many[::-1]), 8 * 4000),
     ):
         tracemalloc.start()
         kernels_on(net, pairs, ["kernel"])

@@ -13,7 +13,7 @@ from scalewise.observables import OBSERVABLES
 from scalewise.theory.flow import _deep_kernels, _trajectory
 from scalewise.theory.flow import _kernel_flow as kernel_flow
 from scalewise.theory.flow._layer import Layer
-from scalewise.theory.flow._trajectory import Part, Stretch, along
+from scalewise.theory.flow._trajectory import LayerEstimates, Stretch, along
 from scalewise.theory.order import tensor_flow
 from scalewise.theory.order._one_input import one_input
 
@@ -72,9 +72,10 @@ def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> Iterator[tup
     for way in ways:
         blend = _trajectory._longest(K, 60, lambda k, way=way: way(layers[k]), {})
         if blend is not None:
-            length = len(blend.stretch.weights)
-            for k in {60 + length // 3, 60 + length // 2} - set(blend.stretch.nodes.tolist()):
-                yield blend.at(k), way(layers[k])
+            length, at = blend
+            nodes = _trajectory.Stretch.of(60, length).nodes
+            for k in {60 + length // 3, 60 + length // 2} - set(nodes.tolist()):
+                yield at(k), way(layers[k])
 
 
 @pytest.mark.parametrize(
@@ -174,9 +175,9 @@ class Exponential:
 
     @classmethod
     def along(cls, K: np.ndarray) -> list[np.ndarray]:
-        def evaluate(layer: int) -> dict[str, Part]:
+        def evaluate(layer: int) -> dict[str, LayerEstimates]:
             value = cls(K[layer]).value
-            return {"value": Part(value, 0 * value[0])}
+            return {"value": LayerEstimates(value, 0 * value[0])}
 
         return [parts["value"].value for parts in along(K, evaluate)]
 

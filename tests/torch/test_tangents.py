@@ -179,7 +179,7 @@ def test_blocks_of_tensors_and_of_samples_meet_once(monkeypatch: pytest.MonkeyPa
     sizes, by_blocks = [], ways.ntk_by_blocks
 
     def noted(plan: Any, *rest: Any, **options: Any) -> Any:
-        sizes.append([(len(group.tensors), len(group.blocks)) for group in plan])
+        sizes.append([(len(tensors), len(blocks)) for tensors, blocks in plan])
         return by_blocks(plan, *rest, **options)
 
     monkeypatch.setattr(ways, "ntk_by_blocks", noted)

@@ -249,10 +249,10 @@ def test_rates_of_bayes_and_the_decay_of_a_prior() -> None:
     net = bayes_rates(NET)
     found = sw.predict(net, X, observables=["kernel", "ntk"], layers=3)
     np.testing.assert_allclose(found.ntk.values, found.kernel.values, rtol=1e-12)
-    decay, p = decay_of_prior(NET), weights()
+    (a_b, a_W), p = decay_of_prior(NET), weights()
     energy, log_p = 0.0, 0.0
     for layer, (W, b) in enumerate(zip(p.weights, p.biases, strict=True)):
-        energy += decay.weights[layer] * (W**2).sum() + decay.biases[layer] * (b**2).sum()
+        energy += a_W[layer] * (W**2).sum() + a_b[layer] * (b**2).sum()
         for values, C in ((W, 1.4 / W.shape[1]), (b, 0.1)):
             at_zero = norm.logpdf(0.0, scale=np.sqrt(C)) * values.size
             log_p += norm.logpdf(values, scale=np.sqrt(C)).sum() - at_zero

@@ -22,7 +22,7 @@ from scalewise.training.ensembles import measure_training
 from scalewise.training.ensembles._measure import _extrapolated, _powers
 from scalewise.training.kinks import _route
 from scalewise.training.kinks._course import course_of
-from scalewise.training.kinks._crossing import Kink, crossed
+from scalewise.training.kinks._crossing import SampleKink, crossed
 
 RATES = {"C_b": 0.1, "C_W": 2.0, "lambda_b": 0.5, "lambda_W": 1.0}
 RELU = sw.MLP(2, 64, "relu", input_dim=3, output_dim=1, **RATES)
@@ -197,12 +197,12 @@ def test_a_kink_that_nothing_pushes_apart_sends_as_many_there_as_back() -> None:
     own, Q = np.array([[0.0], [-0.3]]), np.array([[0.0], [0.2]])
     even = (np.arange(4000)[None] + 0.5) / 4000 * 2 - 1
     wanted = np.ones(2, dtype=bool)
-    found = crossed(course, Kink(0.0, 1.0, 1.0), (Q, own), even, wanted)
+    found = crossed(course, SampleKink(0.0, 1.0, 1.0), (Q, own), even, wanted)
     # Those on the right go by 0.2 - 0.3, those on the left by 0.2.
     assert 2 * found.f[1, 0] == pytest.approx(0.2 - 0.1, abs=2e-3)
     assert 2 * found.Y[1, 0] == pytest.approx((0.1**2 + 0.2**2) / 2, abs=1e-4)
     assert abs(found.X[1, 0]) < 1e-15
-    same = crossed(course, Kink(1.0, 1.0, 1.0), (Q, own), even, wanted)
+    same = crossed(course, SampleKink(1.0, 1.0, 1.0), (Q, own), even, wanted)
     assert 2 * same.f[1, 0] == pytest.approx(-0.1, abs=2e-3)
 
 
@@ -212,7 +212,7 @@ def test_neurons_stick_to_a_kink_that_both_sides_lead_to() -> None:
     time = np.linspace(0.0, 1.0, course.steps + 1)[:, None]
     even = (np.arange(4000)[None] + 0.5) / 4000 * 2 - 1
     wanted = np.ones(course.steps + 1, dtype=bool)
-    found = crossed(course, Kink(0.0, 1.0, 1.0), (0.2 * time, -0.3 * time), even, wanted)
+    found = crossed(course, SampleKink(0.0, 1.0, 1.0), (0.2 * time, -0.3 * time), even, wanted)
     assert 2 * found.f[-1, 0] == pytest.approx(0.2 * 2 / 3 - 0.1 / 3, abs=1e-3)
     assert 2 * found.X[-1, 0] == pytest.approx(-(0.2**2) / 2 + 0.1**2 / 2, abs=1e-4)
     assert 2 * found.Y[-1, 0] == pytest.approx(0.1**2 / 2, abs=1e-4)

@@ -17,7 +17,7 @@ from scalewise.training import (
     sample_outputs,
 )
 from scalewise.training._filters import Filter, after_flow
-from scalewise.training._kernel import Learned, Unseen, mean_of_samples, prior_of, usable
+from scalewise.training._kernel import LearnedTask, UnseenSamples, mean_of_samples, prior_of, usable
 from scalewise.training._spectrum import spectrum
 from small_task import NET, TASK, TEST, TRAIN, WANTED, Y, kernels
 
@@ -193,9 +193,9 @@ def test_an_ill_conditioned_kernel_keeps_what_its_condition_leaves() -> None:
     found = spectrum(H[:n, :n], "kernel")
     assert 1e9 < found.condition < 1e13
     assert found.rank == n
-    learned = Learned(found, prior_of(found, K[:n, :n]), y)
+    learned = LearnedTask(found, prior_of(found, K[:n, :n]), y)
     none = np.full(2, -1)
-    tests = Unseen.of(learned, H[n:, :n], K[:n, n:], K[n:, n:], none)
+    tests = UnseenSamples.of(learned, H[n:, :n], K[:n, n:], K[n:, n:], none)
     for t, allowed in ((1e3, 1e-11), (math.inf, np.finfo(float).eps * found.condition)):
         filters = usable(found, after_flow(found.h, np.array([t])))
         exact = mpmath.matrix(H[:n, :n].tolist())

@@ -1,4 +1,4 @@
-r"""What the theory needs to know of an activation function.
+r"""An activation function with all that the theory needs of it: derivatives, kinks, units.
 
 An `Activation` is data: derivatives that run on NumPy arrays (the theory needs no tracing), a
 JAX-traceable version of the function itself (networks are differentiated), and the facts that decide

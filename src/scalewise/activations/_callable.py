@@ -42,7 +42,9 @@ def from_callable(
     domain = _without_overflow(label, own, scale, kinks)
     if domain != (-math.inf, math.inf):
         own = tuple(partial(_inside, derivative, domain) for derivative in own)
-    records = tuple(_kink(own, k, scale) for k in sorted(kinks))
+    records = tuple(
+        Kink(k, *(_jump(own, order, k, scale) for order in (0, 1))) for k in sorted(kinks)
+    )
     return Activation(
         label,
         own,
@@ -230,7 +232,8 @@ def _refuse_undeclared(
     meant = [
         k
         for k in kinks
-        if all(abs(k - other) > 0.01 * scale for other in found) or _jumps_at(derivatives, k, scale)
+        if all(abs(k - other) > 0.01 * scale for other in found)
+        or any(_jump(derivatives, order, k, scale) for order in range(4))
     ]
     complete = sorted([*meant, *found], key=abs)
     named = ", ".join(map(repr, sorted(complete[:_NAMED])))
@@ -240,15 +243,6 @@ def _refuse_undeclared(
         f"The activation {label!r} {what}jumps by {jump:.3g} at z = {place:g}, a kink "
         f"that was not declared; pass kinks=({named},){more}."
     )
-
-
-def _jumps_at(derivatives: Derivatives, place: float, scale: float) -> bool:
-    """True if one of the derivatives jumps at a place."""
-    return any(_jump(derivatives, order, place, scale) for order in range(4))
-
-
-def _kink(derivatives: Derivatives, location: float, scale: float) -> Kink:
-    return Kink(location, *(_jump(derivatives, order, location, scale) for order in (0, 1)))
 
 
 def _jump(derivatives: Derivatives, order: int, location: float, scale: float) -> float:

@@ -1,4 +1,4 @@
-"""What the rows of the catalogue share: JAX on demand, and parameters as a name shows them."""
+"""Helpers that rows of the catalogue share: JAX on demand, and parameters as a name shows them."""
 
 from __future__ import annotations
 

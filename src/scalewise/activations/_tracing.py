@@ -1,4 +1,4 @@
-"""What JAX makes of a callable: traced once in float64, and refused in a sentence if it is not a function of z."""
+"""Callables traced by JAX: once in float64, and refused in a sentence if they are not functions of z."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Working names of this room for the other rooms of scalewise; users have no need of them."""
 
-# What the theory needs to know of an activation function.
+# An activation function with all that the theory needs of it: derivatives, kinks, units.
 from scalewise.activations._activation import Order as Order
 
 # The built-in activations, and the verb that turns a name or a callable into an `Activation`.

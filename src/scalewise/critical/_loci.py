@@ -1,4 +1,4 @@
-r"""Where in the plane of $(C_W,C_b)$ a single susceptibility is 1 at the fixed point of the kernel."""
+r"""Curves in the plane of $(C_W,C_b)$ on which one susceptibility is 1 at the fixed point of the kernel."""
 
 from __future__ import annotations
 

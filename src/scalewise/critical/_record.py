@@ -1,4 +1,4 @@
-"""What is known of the critical initialisation of an activation: records, and how they read."""
+"""Records of the critical initialisation of an activation, and how they read."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ def _at_zero(sigma: Activation, K: np.ndarray) -> tuple[CriticalPoint, ...]:
         C_b = -(value * value) / perp
         note = f"K* = 0 would need C_b = -(sigma(0)/sigma'(0))^2 = {C_b:.6g}, which is negative."
         return (CriticalPoint(0.0, C_b, 1 / perp, "none", note),)
-    drift = drift_at_zero(sigma, perp, K)
-    power, slope = drift.s and 1 + drift.s, drift.a
+    s, slope = drift_at_zero(sigma, perp, K)
+    power = s and 1 + s
     stability = "unstable" if slope > 0 else "stable"
     behaviour = "K grows away from it" if slope > 0 else "K falls to it" if slope else "K stays"
     sign = "-" if slope < 0 else "+"
@@ -150,7 +150,7 @@ def _at_zero(sigma: Activation, K: np.ndarray) -> tuple[CriticalPoint, ...]:
         f"K* = 0 with C_b = 0 and C_W = 1/<sigma'^2>_0 = {1 / perp:.6g} is {stability} "
         f"({behaviour}), for C_W<sigma^2>_K = K {term}, PDLT (5.83)-(5.90)."
     )
-    kind = near_zero(sigma, perp, drift)
+    kind = near_zero(sigma, perp, s, slope)
     above = slope < 0 if slope else None
     return (CriticalPoint(0.0, 0.0, 1 / perp, stability, note, *kind, attracts_from_above=above),)
 

@@ -11,7 +11,6 @@ $s=1$ is the generic case, $s=2$ has $a_1=0$, half-integer $s$ come from a kink 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,19 +29,7 @@ _ON_THE_LINE: Exponents = {
 }
 
 
-class Class(NamedTuple):
-    """Name, coefficients and exponents."""
-
-    universality: str
-    coefficients: dict[str, float]
-    exponents: Exponents
-
-
-class KernelDrift(NamedTuple):
-    r"""The first term $aK^{1+s}$ beyond $K$ in $g(K)/\langle\sigma'^2\rangle_0$; $s=0$: none known."""
-
-    s: float
-    a: float
+Class = tuple[str, dict[str, float], Exponents]  # name, coefficients and exponents
 
 
 @checked
@@ -93,42 +80,42 @@ def on_the_line(sigma: Activation) -> Class:
     coefficients["vertex_source"] = coefficients["nu"]
     rho = coefficients["rho"]
     # The expansion in the distance of two inputs says p_perp = 0; the angle falls as 3/(rho l).
-    return Class("scale-invariant", coefficients, _ON_THE_LINE | {"p_perp": 2.0 if rho else 0.0})
+    return "scale-invariant", coefficients, _ON_THE_LINE | {"p_perp": 2.0 if rho else 0.0}
 
 
-def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> KernelDrift:
-    r"""The drift at small kernels.
+def drift_at_zero(sigma: Activation, perp: float, K: np.ndarray) -> tuple[float, float]:
+    r"""$s$ and $a$ of the first term $aK^{1+s}$ beyond $K$ in $g(K)/\langle\sigma'^2\rangle_0$.
 
     Odd powers of $\sqrt K$ come from a kink or break at 0. If every known coefficient vanishes $s$
-    is 0 and `a` is the first drift that differs from 0 in the scan.
+    is 0 and $a$ is the first drift that differs from 0 in the scan.
     """
     terms = _series(sigma, 0) / perp
     for m in range(3, len(terms)):
         if abs(terms[m]) * sigma.scale ** (m - 2) > NEGLIGIBLE:
-            return KernelDrift(m / 2 - 1, float(terms[m]))
+            return m / 2 - 1, float(terms[m])
     growth = single_moment(sigma, K, (0, 0)).value / (perp * K) - 1
     clear = np.abs(growth) > NEGLIGIBLE
-    return KernelDrift(0.0, float(growth[np.argmax(clear)]) if clear.any() else 0.0)
+    return 0.0, float(growth[np.argmax(clear)]) if clear.any() else 0.0
 
 
-def near_zero(sigma: Activation, perp: float, drift: KernelDrift) -> Class:
+def near_zero(sigma: Activation, perp: float, s: float, a: float) -> Class:
     r"""The class $K^\star=0$, for an attracting drift; otherwise only the coefficients."""
     right, left = jet(sigma, 0.0, 1)[1], jet(sigma, 0.0, -1)[1]
     source = 3 * 0.5 * (right**4 + left**4) / perp**2 - 1
     if sigma.taylor is not None:
         coefficients = taylor_coefficients(sigma.taylor)
     else:
-        coefficients = {"power": drift.s, "a": drift.a} if drift.s else {}
+        coefficients = {"power": s, "a": a} if s else {}
     # V/K² obeys y' = source - 2y/l for every s, beyond all powers too: a third of the source.
     coefficients |= {"vertex_source": float(source), "nu": float(source) / 3}
-    if drift.a > 0:
-        return Class("none", coefficients, {})
-    if not drift.a:  # no drift at all: a line of fixed points
-        return Class("scale-invariant", coefficients | {"nu": float(source)}, dict(_ON_THE_LINE))
-    if not drift.s:
-        return Class("K*=0", coefficients, {})
-    p_perp = _perpendicular_exponent(_series(sigma, 1) / perp, drift, sigma.scale)
-    return Class("K*=0", coefficients, _power_laws(drift.s, p_perp))
+    if a > 0:
+        return "none", coefficients, {}
+    if not a:  # no drift at all: a line of fixed points
+        return "scale-invariant", coefficients | {"nu": float(source)}, dict(_ON_THE_LINE)
+    if not s:
+        return "K*=0", coefficients, {}
+    p_perp = _perpendicular_exponent(_series(sigma, 1) / perp, s, a, sigma.scale)
+    return "K*=0", coefficients, _power_laws(s, p_perp)
 
 
 def _power_laws(s: float, p_perp: float | None) -> Exponents:
@@ -141,14 +128,14 @@ def _power_laws(s: float, p_perp: float | None) -> Exponents:
     }
 
 
-def _perpendicular_exponent(terms: np.ndarray, drift: KernelDrift, scale: float) -> float | None:
+def _perpendicular_exponent(terms: np.ndarray, s: float, a: float, scale: float) -> float | None:
     r"""$p_\perp$ from $\chi_\perp=1+bK^t+\dots$; no power if $t<s$, none needed if $t>s$."""
     for m in range(1, len(terms)):
         if abs(terms[m]) * scale**m > NEGLIGIBLE:
             t = m / 2
-            if t == drift.s:
-                return float(terms[m]) / (drift.a * drift.s)
-            return None if t < drift.s else 0.0
+            if t == s:
+                return float(terms[m]) / (a * s)
+            return None if t < s else 0.0
     return 0.0
 
 

@@ -3,5 +3,5 @@
 # Susceptibilities and the expectations they are made of, the limit of small kernels included.
 from scalewise.critical._moments import jet as jet
 
-# What is known of the critical initialisation of an activation: records, and how they read.
+# Records of the critical initialisation of an activation, and how they read.
 from scalewise.critical._record import WithFrozenTables as WithFrozenTables

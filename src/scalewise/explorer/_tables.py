@@ -21,9 +21,8 @@ from scalewise.data import load_task
 from scalewise.networks import MLP
 from scalewise.scaling import limit_of
 from scalewise.tasks import Task
-from scalewise.theory._tables._line_moments import preactivation_names
-from scalewise.theory._tables._line_table import LineTable, line_table
 from scalewise.theory.information import optimal_depth
+from scalewise.theory.spi import LineTable, line_table, preactivation_names
 from scalewise.training import ExpansionWarning, predict_training
 from scalewise.training.spi import LARGE
 

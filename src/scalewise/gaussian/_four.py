@@ -12,7 +12,7 @@ distinct inputs are replaced by what they are to 1e-10, unless all are to be wro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
+from scalewise.gaussian._features import Family, Moments, Orders, PairFeatures, Samples, on_nodes
 from scalewise.gaussian._geometry import clipped
 from scalewise.gaussian._increments import (
     increment,
@@ -27,14 +28,10 @@ from scalewise.gaussian._increments import (
     pair_increments,
 )
 from scalewise.gaussian._joint import JointRule, resolved
-from scalewise.gaussian._two_inputs import Family, two_input_covariances
+from scalewise.gaussian._two_inputs import two_input_covariances
 
-Orders = tuple[int, int]
-Moments = Callable[[int, int], np.ndarray]
 Sides = tuple[np.ndarray, np.ndarray]
-Samples = Float[np.ndarray, "sample sample"]
 _MAX_QUADRATURE_INPUTS = 12  # nested quadrature costs a millisecond a pair; samples take over
-_BLOCK = 1 << 11  # nodes at a time: the features of eight inputs then stay in cache
 _ROUNDOFF = 4e-15  # of a sum over nodes, relative to the root of the mean squares
 
 
@@ -180,16 +177,12 @@ def _by_nodes(
     sides: Sides,
 ) -> tuple[dict[Family, np.ndarray], dict[Family, np.ndarray]]:
     """Values, by scramble if there are scrambles, and errors beside their spread."""
-    linear, forms = sigma.parity == 0, moments is not None
-    halves = {0: {f[:2] for f in families}, 1: {f[2:] for f in families}}
-    of_sides = []
-    for place, labels in enumerate(sides):
-        monomials = _Monomials(K, labels, linear=linear, forms=forms)
-        pairs = {pq: _pairs(labels, ordered=pq[0] != pq[1]) for pq in sorted(halves[place])}
-        best = {pq: monomials.best(pq, pairs[pq], means[pq], moments) for pq in pairs}
-        of_sides.append(_Side(monomials, pairs, best))
-    both = of_sides[0], of_sides[1]
-    found = _sample(sigma, rule, families, both, both[0].monomials.covariance(K, both[1].monomials))
+    linear, halves = sigma.parity == 0, ({f[:2] for f in families}, {f[2:] for f in families})
+    one, other = (
+        PairFeatures(K, labels, {pq: means[pq] for pq in sorted(half)}, moments, linear=linear)
+        for labels, half in zip(sides, halves, strict=True)
+    )
+    found = on_nodes(sigma, rule, families, (one, other), one.covariance(K, other))
     if rule.engine == "samples":
         return (
             {f: value for f, (value, _) in found.items()},
@@ -203,181 +196,6 @@ def _by_nodes(
         sampled = _by_nodes(sigma, K, rule.samples, missed, means, moments, sides)
         values, known = values | sampled[0], known | sampled[1]
     return values, known
-
-
-@dataclass(frozen=True)
-class _Side:
-    """The features that two of the four factors make.
-
-    Args:
-        monomials: Their best approximation is made of.
-        pairs: By orders the first and the second input of each, and the place of every pair of inputs of the side.
-        best: By orders the coefficients of the monomials.
-    """
-
-    monomials: _Monomials
-    pairs: dict[Orders, tuple[np.ndarray, np.ndarray, np.ndarray]]
-    best: dict[Orders, np.ndarray]
-
-
-def _sample(
-    sigma: Activation,
-    rule: JointRule,
-    families: Sequence[Family],
-    sides: tuple[_Side, _Side],
-    covariance: np.ndarray,
-) -> dict[Family, tuple[np.ndarray, np.ndarray]]:
-    """The covariances from each node set of a rule, and their natural size."""
-    out: dict[Family, tuple[list[np.ndarray], np.ndarray]] = {
-        f: ([], np.zeros(())) for f in families
-    }
-    one, other = sides
-    for nodes, weights in rule.nodes():
-        gram, sizes = _gram(sigma, nodes, weights, sides)
-        for family, (found, size) in out.items():
-            p, q = family[:2], family[2:]
-            value = (
-                gram[p, q]
-                - one.best[p] @ gram[None, q]
-                - gram[p, None] @ other.best[q].T
-                + one.best[p] @ (gram[None, None] + covariance) @ other.best[q].T
-            )
-            rows, columns = one.pairs[p][2], other.pairs[q][2]
-            found.append(value[rows[:, :, None, None], columns])
-            here = sizes[0][p][rows][:, :, None, None] * sizes[1][q][columns]
-            out[family] = found, np.maximum(size, here)
-    return {f: (np.stack(found), size) for f, (found, size) in out.items()}
-
-
-def _pairs(labels: np.ndarray, *, ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First and second input of each pair, and the place of every pair of them."""
-    count = len(labels)
-    if ordered:
-        a, b = np.indices((count, count)).reshape(2, -1)
-        return labels[a], labels[b], np.arange(count * count).reshape(count, count)
-    a, b = np.triu_indices(count)
-    place = np.empty((count, count), dtype=np.intp)
-    place[a, b] = place[b, a] = np.arange(a.size)
-    return labels[a], labels[b], place
-
-
-class _Monomials:
-    r"""$u=(1,z_a,z_az_b-K_{ab})$; without the middle part where parity makes it useless, or all but 1."""
-
-    def __init__(self, K: np.ndarray, labels: np.ndarray, *, linear: bool, forms: bool) -> None:
-        own = labels if forms else labels[:0]
-        self.first, self.second, self.place = _pairs(own, ordered=False)
-        self.mean = K[self.first, self.second][:, None]
-        self.lines = own if linear else own[:0]
-        self.where = np.zeros(len(K), dtype=np.intp)
-        self.where[labels] = np.arange(len(labels))
-
-    @property
-    def count(self) -> int:
-        """Number of monomials."""
-        return 1 + len(self.lines) + self.first.size
-
-    def covariance(
-        self, K: np.ndarray, other: _Monomials
-    ) -> Float[np.ndarray, "monomial monomial_1"]:
-        """Covariances of these with other monomials."""
-        a, b, c, d = self.first, self.second, other.first, other.second
-        low, its = 1 + len(self.lines), 1 + len(other.lines)
-        found = np.zeros((self.count, other.count))
-        found[1:low, 1:its] = K[np.ix_(self.lines, other.lines)]
-        found[low:, its:] = K[np.ix_(a, c)] * K[np.ix_(b, d)] + K[np.ix_(a, d)] * K[np.ix_(b, c)]
-        return found
-
-    def fill(self, rows: Float[np.ndarray, "monomial node"], z: np.ndarray) -> None:
-        """Write the monomials at the nodes."""
-        rows[0] = 1.0
-        rows[1 : 1 + len(self.lines)] = z[self.lines]
-        forms = rows[1 + len(self.lines) :]
-        np.multiply(z[self.first], z[self.second], out=forms)
-        forms -= self.mean
-
-    def best(
-        self, orders: Orders, pairs: tuple[np.ndarray, ...], mean: Samples, moments: Moments | None
-    ) -> Float[np.ndarray, "pair monomial"]:
-        r"""$C_\phi$: by Price's theorem its entries are moments of higher derivatives."""
-        p, q = orders
-        a, b, _ = pairs
-        row = np.arange(a.size)
-        C = np.zeros((a.size, self.count))
-        C[:, 0] = mean[a, b]
-        if moments is None:
-            return C
-        i, j = self.where[a], self.where[b]
-        if len(self.lines):
-            C[row, 1 + i] += moments(p + 1, q)[a, b]
-            C[row, 1 + j] += moments(p, q + 1)[a, b]
-        forms = 1 + len(self.lines)
-        C[row, forms + self.place[i, i]] += 0.5 * moments(p + 2, q)[a, b]
-        C[row, forms + self.place[i, j]] += moments(p + 1, q + 1)[a, b]
-        C[row, forms + self.place[j, j]] += 0.5 * moments(p, q + 2)[a, b]
-        return C
-
-
-def _gram(
-    sigma: Activation,
-    nodes: np.ndarray,
-    weights: np.ndarray,
-    sides: tuple[_Side, _Side],
-) -> tuple[
-    dict[tuple[Orders | None, Orders | None], np.ndarray], list[dict[Orders | None, np.ndarray]]
-]:
-    """Means of products over the nodes: features of the two sides, and monomials (``None``).
-
-    And the root mean square of each feature, on either side.
-    """
-    orders = {p for side in sides for pq in side.pairs for p in pq}
-    increments = {p: increment(sigma, p) for p in orders}
-    count = min(_BLOCK, nodes.shape[1])
-    stacks = [_stack(side, count) for side in sides]
-    total = np.zeros((len(stacks[0][0]), len(stacks[1][0])))
-    squares = [np.zeros(len(rows)) for rows, _ in stacks]
-    for start in range(0, nodes.shape[1], count):
-        z = np.ascontiguousarray(nodes[:, start : start + count])
-        w = weights[start : start + count]
-        d = {p: delta(z) for p, delta in increments.items()}
-        for side, (rows, place), square in zip(sides, stacks, squares, strict=True):
-            for key, where in place.items():
-                target = rows[where, : z.shape[1]]
-                if key is None:
-                    side.monomials.fill(target, z)
-                else:
-                    (p, q), (a, b, _) = key, side.pairs[key]
-                    np.multiply(d[p][a], d[q][b], out=target)
-                    if increments[q].centre:
-                        target += increments[q].centre * d[p][a]
-                    if increments[p].centre:
-                        target += increments[p].centre * d[q][b]
-            part = rows[:, : z.shape[1]]
-            square += np.einsum("rm,rm,m->r", part, part, w)
-        left, right = (rows[:, : z.shape[1]] for rows, _ in stacks)
-        right *= w
-        total += left @ right.T
-    gram = {
-        (p, q): total[rows, columns]
-        for p, rows in stacks[0][1].items()
-        for q, columns in stacks[1][1].items()
-    }
-    sizes = [
-        {key: np.sqrt(square[where]) for key, where in place.items()}
-        for (_, place), square in zip(stacks, squares, strict=True)
-    ]
-    return gram, sizes
-
-
-def _stack(side: _Side, count: int) -> tuple[np.ndarray, dict[Orders | None, slice]]:
-    """Room for the features of one side, and monomials, at `count` nodes; and what stands where."""
-    sizes: list[tuple[Orders | None, int]] = [(key, own[0].size) for key, own in side.pairs.items()]
-    sizes.append((None, side.monomials.count))
-    place, rows = {}, 0
-    for key, size in sizes:
-        place[key] = slice(rows, rows + size)
-        rows += size
-    return np.empty((rows, count)), place
 
 
 def _on_two_inputs(

@@ -1,4 +1,4 @@
-r"""How close a pair of preactivations is to coincidence, without losing digits there."""
+r"""The geometry of a pair of preactivations, without losing digits near coincidence."""
 
 from __future__ import annotations
 

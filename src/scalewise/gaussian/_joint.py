@@ -111,9 +111,9 @@ class JointRule:
         estimates: Float[np.ndarray, "_estimate *shape"],
         size: Float[np.ndarray, "*shape"],
     ) -> Float[np.ndarray, "*shape"]:
-        """`unseen` of `estimates` of some `size` by samples; nothing if entries are wrong alike.
+        """The error beyond the spread of samples, for estimates of some size: see the function of this name.
 
-        Moved one by one, they would not be.
+        0 if entries are to be wrong alike: errors that move them one by one would end that.
         """
         return np.zeros_like(size) if self.alike else unseen(estimates, size)
 

@@ -115,7 +115,7 @@ class HermiteMap(KernelMap):
         return max(2, int(np.searchsorted(-tail, -_SERIES_TOLERANCE)))
 
     def _learn_more(self) -> None:
-        """The next few orders, or all of them, or that there are none."""
+        """Take the next few orders of the series, or all of them, or find that there are none."""
         sigma, order = self._sigma, self._further.pop(0)
         if order is not None:
             low = _orders_below(order, sigma, self.K, slope=False)

@@ -1,4 +1,4 @@
-r"""What kinks and jumps add to the moments $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
+r"""The parts that kinks and jumps add to the moments $M_{pq}=\langle\sigma^{(p)}(z_a)\sigma^{(q)}(z_b)\rangle$.
 
 With $r_p$ the $p$-th derivative almost everywhere and $[r]_\kappa$ its jump at $\kappa$,
 $$\sigma^{(p)}=r_p+\sum_\kappa\sum_{j<p}[r_j]_\kappa\,\delta_\kappa^{(p-1-j)},$$

@@ -1,4 +1,4 @@
-"""Where the labels of pairs stand: inputs row by column or in turn, at equal positions or at each with each."""
+"""Places of the labels of pairs: inputs row by column or in turn, at equal positions or at each with each."""
 
 from __future__ import annotations
 

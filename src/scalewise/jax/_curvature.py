@@ -59,7 +59,7 @@ def curvature(
         >>> found.output_mean.values.round(3), nearly.values.round(3), round(1.9**3, 3)
         (array([[6.83]]), array([[6.856]]), 6.859)
     """
-    from scalewise.training._by_jax import Along, JaxCurvature
+    from scalewise.training._by_jax import AlongPath, JaxCurvature
 
     # As `tangents` does, so that NumPy's arrays and plain numbers have the precision that they are computed in.
     params = jax.tree.map(jnp.asarray, params)
@@ -83,7 +83,7 @@ def curvature(
     size = max(1, bytes_of(memory) // (PASSES * _kept(columns, theta, x[:1])))
     if size < len(x) and reads_alone(columns, theta, x, np.asarray(columns(theta, x))):
         several = size
-    return JaxCurvature(Along(columns), theta, x, np.concatenate(each), several)
+    return JaxCurvature(AlongPath(columns), theta, x, np.concatenate(each), several)
 
 
 def _kept(columns: Callable[[Any, Any], Any], theta: Any, x: Any) -> int:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.training.spi import Block, Kept, Ntk
+from scalewise.training.spi import Kept, Ntk, RowBlock
 
 SEVERAL = 2**26  # bytes of derivatives that one call of a compiled function gives
 CACHE = 2**22  # bytes of float64 at a time: more are written to memory and read again
@@ -49,7 +49,7 @@ class Rows:
         self._alone = reads_alone(columns, params, inputs, outputs)
         self.kept = [Kept(0, leaf.size * leaf.dtype.itemsize) for leaf in self._leaves]
 
-    def of(self, block: Block, tensors: tuple[int, ...]) -> Found:
+    def of(self, block: RowBlock, tensors: tuple[int, ...]) -> Found:
         """Derivatives of a block of rows by some leaves."""
         R = self._R[block.reads]
         each = len(R) * sum(self.kept[k].row for k in tensors)

@@ -13,7 +13,7 @@ from scalewise.networks import Network
 from scalewise.networks.spi import Draw, Read
 from scalewise.reading._steps import tokens
 from scalewise.signals._seen import Seen
-from scalewise.theory.flow._every_node import NodeKernels, every_node, is_drawn, pairs_of
+from scalewise.theory.spi import NodeKernels, every_node, is_drawn, pairs_of
 
 _MOVED = 1e-2  # of the size of an input
 _SAME = 3e-5  # between sizes of one array in two precisions

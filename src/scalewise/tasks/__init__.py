@@ -1,4 +1,4 @@
-"""What a network is trained on: samples, targets, and a loss."""
+"""Training tasks: samples, targets, and a loss."""
 
 from scalewise.tasks._losses import Loss as Loss
 from scalewise.tasks._task import Task as Task

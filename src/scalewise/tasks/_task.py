@@ -1,4 +1,4 @@
-r"""What a network is trained on: inputs, targets, inputs to watch, a loss, and which samples at which step."""
+r"""A training task: inputs, targets, inputs to watch, a loss, and which samples at which step."""
 
 from __future__ import annotations
 

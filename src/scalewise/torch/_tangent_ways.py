@@ -23,7 +23,7 @@ from scalewise.torch._tangent_rows import (
     one_by_one,
     seen,
 )
-from scalewise.training.spi import Block, Ntk, groups, ntk_by_blocks
+from scalewise.training.spi import Ntk, RowBlock, groups, ntk_by_blocks
 
 SEVERAL = 2**26  # bytes of a pass of several samples: larger ones are slower, not faster
 _LOOSE = 1e3  # roundings by which two ways to compute the same number may differ
@@ -157,14 +157,14 @@ def _by_blocks(
     names, reads = list(model.named), len(R)
     outputs: dict[int, np.ndarray] = {}
 
-    def pieces(block: Block, wanted: list[str]) -> Iterator[Parts]:
+    def pieces(block: RowBlock, wanted: list[str]) -> Iterator[Parts]:
         for start in range(block.samples.start, block.samples.stop, at_once):
             some = inputs[start : min(start + at_once, block.samples.stop)]
             z, parts = way(some, R[block.reads], wanted)
             outputs[start] = z.double().numpy(force=True)
             yield parts
 
-    def rows(block: Block, tensors: tuple[int, ...]) -> Parts:
+    def rows(block: RowBlock, tensors: tuple[int, ...]) -> Parts:
         wanted = [names[k] for k in tensors]
         return joined(pieces(block, wanted), block.samples.stop - block.samples.start)
 

@@ -1,4 +1,4 @@
-"""What networks of infinite width will have learned: kernels in, no network trained."""
+"""Predictions of what wide networks learn: kernels in, no network trained."""
 
 from importlib import import_module
 from typing import Any

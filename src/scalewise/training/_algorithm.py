@@ -135,7 +135,7 @@ class Algorithm(ABC):
         return 1.0
 
     def motion(self, h: Directions, *, targets: Count = 1) -> Motion:
-        """How it moves parameters of networks, for the sum of half squares.
+        """The rule by which it moves parameters of networks, for the sum of half squares.
 
         Args:
             h: Eigenvalues of their mean NTK.

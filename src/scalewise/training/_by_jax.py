@@ -15,7 +15,7 @@ import numpy as np
 Flat = np.ndarray  # (parameter,)
 
 
-class Along:
+class AlongPath:
     """A function of a flat vector of parameters, along paths of it: compiled for the first that is asked.
 
     Args:
@@ -47,7 +47,7 @@ class JaxCurvature:
         several: Samples at once; all of them if ``None``.
     """
 
-    along: Along
+    along: AlongPath
     theta: Any
     inputs: Any
     rates: Flat

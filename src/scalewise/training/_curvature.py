@@ -1,4 +1,4 @@
-r"""What the dNTK and the ddNTKs of one network add to its outputs, without a tensor that has three samples.
+r"""Shifts of the outputs of one network by its dNTK and ddNTKs, without a tensor that has three samples.
 
 While the error falls as a linear model's does, $\epsilon(s)=p(s)e$, parameters are moved by it along a path
 $\theta-\varphi+\psi-\chi$ whose parts are of first, second and third order in the network's derivatives,

@@ -163,7 +163,8 @@ def design(
         )
     made = [activation(one) if isinstance(one, str) else one for one in activations]
     chosen = {known.name: known for known in made}
-    made = partial(_perceptron, **_ends(task)) if family is None else family
+    ends = {"input_dim": task.inputs.shape[1], "output_dim": task.targets.shape[1]}
+    made = partial(_perceptron, **ends) if family is None else family
     for depth, sigma in itertools.product(depths, chosen.values()) if family else ():
         _check_made(made(depth, sigma), task, algorithm)
     found = sweep(
@@ -195,7 +196,8 @@ def design(
             candidate=np.lexsort((table.predicted_loss.values, ~table.trusted.values))
         )
     net = net_of(table.isel(candidate=0))
-    return Design(net, algorithm, table, _caveat(table))
+    caveats = _caveat_of_width(table), _caveat_of_evidence(table)
+    return Design(net, algorithm, table, " ".join(filter(None, caveats)))
 
 
 def _candidate(
@@ -263,10 +265,6 @@ def _smallest(net: Network) -> int:
     return _STEPS
 
 
-def _ends(task: Task) -> dict[str, int]:
-    return {"input_dim": task.inputs.shape[1], "output_dim": task.targets.shape[1]}
-
-
 def _perceptron(depth: int, activation: Activation, **ends: int) -> Network:
     return MLP(depth, 1, activation, **ends)
 
@@ -317,10 +315,6 @@ def _refined(
     for name, (meaning, units) in _UNITS.items():
         table[name].attrs = {"long_name": meaning, "units": units}
     return table
-
-
-def _caveat(table: xr.Dataset) -> str:
-    return " ".join(filter(None, (_caveat_of_width(table), _caveat_of_evidence(table))))
 
 
 def _caveat_of_evidence(table: xr.Dataset) -> str:

@@ -1,4 +1,4 @@
-r"""How probable the targets are: evidence with its derivatives, odds of hypotheses, each sample left out once.
+r"""Evidence of the targets: its derivatives, odds of hypotheses, and each sample left out once.
 
 At infinite width the outputs of a network are $n_L$ independent Gaussian processes with kernel $K$, so with
 $S=(\tilde K+\sigma_\varepsilon^2)^{-1}$

@@ -1,4 +1,4 @@
-r"""How the evidence answers to the hyperparameters of every layer, exactly, by carrying its slope down.
+r"""Slopes of the evidence by the hyperparameters of every layer, exact, carried down from the last.
 
 With $S=(\tilde K+\sigma_\varepsilon^2)^{-1}$ the log evidence moves by $\sum_{ab}g_{ab}\,dK^{(L)}_{ab}$,
 $g=\frac12\sum_iSy_iy_i^TS-\frac{n_L}2S$. As $K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle$ moves with

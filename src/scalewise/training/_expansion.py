@@ -1,4 +1,4 @@
-"""How far coefficients of 1/n reach, and warnings where that is less than what is asked of them."""
+"""The reach of coefficients of 1/n, and warnings where it is less than what is asked of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What training leaves of an error in one eigendirection of the kernel, at any time.
+r"""The share of an error that training leaves in one eigendirection of the kernel, at any time.
 
 In an eigendirection of $\tilde\Theta$ with eigenvalue $h$, an ensemble of linear models starts with the error
 $e=z-y$ and has after $t$

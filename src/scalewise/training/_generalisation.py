@@ -1,4 +1,4 @@
-r"""What a trained ensemble gets wrong: expected loss, and the probability of the wrong class.
+r"""Errors of a trained ensemble: expected loss, and the probability of the wrong class.
 
 An output on a test sample is Gaussian, with a mean $m_i$ for each output and one variance $v$ for all.
 """

@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -27,7 +27,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from scalewise.networks import Network
-from scalewise.theory.flow._passing import kernel_strips
+from scalewise.theory.spi import kernel_strips
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernel import twins
 from scalewise.training._results import of_tests
@@ -94,14 +94,6 @@ class _Kernels:
         return out
 
 
-class _Solved(NamedTuple):
-    """Columns, the largest relative residual, and how many steps it took."""
-
-    X: Columns
-    residual: float
-    steps: int
-
-
 def too_many(asked: Asked) -> bool:
     """True if there are more training samples than a factorisation has room for."""
     return len(asked.task.inputs) > DENSE
@@ -140,12 +132,12 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     if algorithm.but_rate != algorithm:
         algorithm.pace(np.array([_largest(kernels)]), targets=y.size)  # refused if too large
     system = _System(kernels, added)
-    taught = system.solved(y)
-    mean, solved = taught.X.T @ kernels.towards, [taught]
+    X, left, taught = system.solved(y)
+    mean = X.T @ kernels.towards
     variance = np.zeros(len(kernels.own))
     if spread:
-        solved.append(system.solved(kernels.towards, like=taught.steps))
-        X = solved[-1].X
+        X, residual, steps = system.solved(kernels.towards, like=taught)
+        left, taught = max(left, residual), max(taught, steps)
         reached = np.einsum("ab,ab->b", kernels.starts, X)
         variance = kernels.own - reached
         if not algorithm.is_posterior:
@@ -158,8 +150,8 @@ def by_iteration(asked: Asked, names: Sequence[str]) -> tuple[Arrays, dict[str, 
     data = of_tests(asked, mean[None], variance[None] if spread else None)
     numerics = {
         "solver": "conjugate gradients",
-        "residual": max(one.residual for one in solved),
-        "iterations": max(one.steps for one in solved),
+        "residual": left,
+        "iterations": taught,
         "kernel_kept": int(kernels.whole is not None),
     }
     return {name: data[name] for name in names}, numerics
@@ -211,12 +203,15 @@ class _System:
         self._kernels, self._added = kernels, added
         self._undo = _preconditioner(kernels, added)
 
-    def solved(self, right: Columns, *, like: int = 0) -> _Solved:
+    def solved(self, right: Columns, *, like: int = 0) -> tuple[Columns, float, int]:
         """Many columns at once, each with its own steps; those that are done leave.
 
         Args:
             right: Right-hand sides.
             like: How many steps other columns took, to tell how long these will take.
+
+        Returns:
+            The columns, the largest relative residual, and how many steps they took.
         """
         kernels, started = self._kernels, time.perf_counter()
         size = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
@@ -228,7 +223,7 @@ class _System:
             residual = float(left.max(initial=0.0))
             if residual <= _RESIDUAL:
                 every[:, on] = X
-                return _checked(kernels, right, self._added, _Solved(every, residual, step))
+                return every, _residual(kernels, right, self._added, every), step
             if step == 1:
                 _tell_of_time(kernels, like, time.perf_counter() - started)
             _refuse_slow(kernels, step, residual, time.perf_counter() - started)
@@ -273,20 +268,20 @@ def _refuse_slow(kernels: _Kernels, step: int, residual: float, seconds: float) 
         )
 
 
-def _checked(kernels: _Kernels, right: Columns, added: float, found: _Solved) -> _Solved:
-    """With the residual as it is, unless rounding or the kernels' own error has made the columns what they are."""
+def _residual(kernels: _Kernels, right: Columns, added: float, X: Columns) -> float:
+    """The residual as it is, unless rounding or the kernels' own error has made the columns what they are."""
     size = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
-    left = right - kernels.times(found.X) - added * found.X
+    left = right - kernels.times(X) - added * X
     residual = float((np.linalg.norm(left, axis=0) / size).max(initial=0.0))
     ones = np.full((kernels.count, 1), kernels.count**-0.5)
     largest = float(np.linalg.norm(kernels.times(ones))) + added
-    growth = largest * float((np.linalg.norm(found.X, axis=0) / size).max(initial=0.0))
+    growth = largest * float((np.linalg.norm(X, axis=0) / size).max(initial=0.0))
     if residual > _LOST or growth > _GROWTH:
         raise _hopeless(
             kernels,
             f"a relative error of it grows {growth:.1e} times, and {residual:.1e} of the right-hand sides is left",
         )
-    return found._replace(residual=residual)
+    return residual
 
 
 def _hopeless(kernels: _Kernels, why: str) -> ValueError:

@@ -57,7 +57,7 @@ class Prior(ABC):
 
 
 @dataclass(frozen=True)
-class Ensemble(Prior):
+class DrawnPrior(Prior):
     r"""Networks that start differently and are trained alike.
 
     Args:
@@ -153,7 +153,9 @@ def _few(f: Filters) -> tuple[Float[np.ndarray, "time few"], Float[np.ndarray, "
     return size * (some @ V.T), V
 
 
-def prior_of(found: Spectrum, K: Float[np.ndarray, "sample sample"] | None) -> Ensemble | Posterior:
+def prior_of(
+    found: Spectrum, K: Float[np.ndarray, "sample sample"] | None
+) -> DrawnPrior | Posterior:
     r"""An ensemble that starts with kernel `K`, or the posterior of the kernel that learns if there is none."""
     if K is None:
         return Posterior(found.U, np.sqrt(found.h))
@@ -167,7 +169,7 @@ def prior_of(found: Spectrum, K: Float[np.ndarray, "sample sample"] | None) -> E
     factors: Any = qr(turned, mode="raw", overwrite_a=True, check_finite=False)
     (reflectors, scales), C = factors
     reflections = np.asfortranarray(reflectors[:, :rank]), scales
-    return Ensemble(found.U, L[:rank], order[:rank], reflections, C)
+    return DrawnPrior(found.U, L[:rank], order[:rank], reflections, C)
 
 
 def _factor(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -185,7 +187,7 @@ def _factor(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedTask:
     r"""Everything about a training set that predictions need.
 
     Args:
@@ -195,7 +197,7 @@ class Learned:
     """
 
     spectrum: Spectrum
-    prior: Ensemble | Posterior
+    prior: DrawnPrior | Posterior
     y: Float[np.ndarray, "sample output"]
 
     @cached_property
@@ -205,7 +207,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class UnseenSamples:
     r"""Test samples, as training meets them.
 
     Args:
@@ -216,7 +218,7 @@ class Unseen:
         twin: The training sample that each of them repeats, or -1.
     """
 
-    learned: Learned
+    learned: LearnedTask
     T: Float[np.ndarray, "test direction"]
     w: Float[np.ndarray, "noise test"]
     S: Float[np.ndarray, "test test"] | Float[np.ndarray, " test"]
@@ -225,12 +227,12 @@ class Unseen:
     @classmethod
     def of(
         cls,
-        learned: Learned,
+        learned: LearnedTask,
         Theta_BA: Float[np.ndarray, "test sample"],
         K_AB: Float[np.ndarray, "sample test"],
         K_BB: Float[np.ndarray, "test test"] | Float[np.ndarray, " test"],
         twin: Int[np.ndarray, " test"],
-    ) -> Unseen:
+    ) -> UnseenSamples:
         r"""Test samples, with all that does not depend on the time.
 
         Args:
@@ -273,14 +275,16 @@ class Unseen:
         return _squares(blocks, np.broadcast_to(self.S, (len(filters.gain), *self.S.shape)))
 
 
-def mean_of_samples(learned: Learned, filters: Filter) -> Float[np.ndarray, "time output sample"]:
+def mean_of_samples(
+    learned: LearnedTask, filters: Filter
+) -> Float[np.ndarray, "time output sample"]:
     """The mean output on the training samples: the targets, less what is left of them."""
     left = filters.left[:, None] * learned.shares
     return learned.y.T - np.einsum("tod,ad->toa", left, learned.spectrum.U, optimize=True)
 
 
 def covariance_of_samples(
-    learned: Learned, filters: Filter, *, diagonal: bool
+    learned: LearnedTask, filters: Filter, *, diagonal: bool
 ) -> Float[np.ndarray, "time sample sample"] | Float[np.ndarray, "time sample"]:
     """Covariance of the outputs on the training samples for one output, or its diagonal."""
     shape = (len(filters.left), *(len(learned.y),) * (1 if diagonal else 2))

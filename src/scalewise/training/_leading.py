@@ -12,8 +12,8 @@ from scalewise.training._evidence import evidence_of, last_slopes
 from scalewise.training._filters import Filter
 from scalewise.training._iterative import beyond_factorisation, by_iteration
 from scalewise.training._kernel import (
-    Learned,
-    Unseen,
+    LearnedTask,
+    UnseenSamples,
     covariance_of_samples,
     growth,
     mean_of_samples,
@@ -101,7 +101,7 @@ def decomposed(call: Prediction) -> xr.Dataset:
     if np.isinf(filters.gain).any() and untaught(found, task.targets):
         refuse_singular(learns, task.targets, found.rank, algorithm.remedy)
     prior = prior_of(found, None if algorithm.is_posterior else starts)
-    learned = Learned(found, prior, task.targets)
+    learned = LearnedTask(found, prior, task.targets)
     data, left_out = {"spectrum": found.h}, {}
     if wanted := [name for name in names if name in _EVIDENCE]:
         exists = found.rank == len(learns) or algorithm.noise_variance > 0
@@ -154,11 +154,11 @@ def _evidence(asked: Asked, found: Spectrum) -> Arrays:
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Blocks of test samples, side by side; one alone is not copied."""
+    """The blocks of test samples as one array; a single block is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
-def _on_samples(learned: Learned, filters: Filter, names: Sequence[str]) -> Moments:
+def _on_samples(learned: LearnedTask, filters: Filter, names: Sequence[str]) -> Moments:
     """Mean and covariance, or variance, of outputs on the training samples at every time."""
     mean = mean_of_samples(learned, filters)
     if not _takes_spread("train", names):
@@ -168,11 +168,11 @@ def _on_samples(learned: Learned, filters: Filter, names: Sequence[str]) -> Mome
 
 
 def _on_tests(
-    asked: Asked, learned: Learned, filters: Filter, part: OfTests, names: Sequence[str]
+    asked: Asked, learned: LearnedTask, filters: Filter, part: OfTests, names: Sequence[str]
 ) -> Moments:
     """Mean and covariance, or variance, of outputs on a block of test samples."""
     block, learns, starts, own = part
     again = twins(asked.task.inputs, asked.tests[block])
-    tests = Unseen.of(learned, learns.T, starts, own, again)
+    tests = UnseenSamples.of(learned, learns.T, starts, own, again)
     spread = _takes_spread("test", names)
     return tests.mean(filters), tests.covariance(filters) if spread else None

@@ -32,7 +32,7 @@ class _Conditioned(Algorithm):
 
     @property
     def starts_with(self) -> str:
-        """A posterior conditions what it has."""
+        """The kernel that it learns with: a posterior conditions its own prior."""
         return self.learns_with
 
     def filter(self, h: Directions, times: Times | None = None, *, targets: Count = 1) -> Filter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -133,20 +133,6 @@ def predict_training(
     return answered(Prediction(asked, observables, weights=weights, draws=draws, seed=seed))
 
 
-class LeadingRoute(NamedTuple):
-    """A way to all outcomes of a call at leading order, with coefficients of 1/n where these are wanted.
-
-    Args:
-        name: The reason for it.
-        applies: From a call whether it is the way, if none before it is.
-        run: The answer.
-    """
-
-    name: str
-    applies: Callable[[Prediction], bool]
-    run: Callable[[Prediction], xr.Dataset]
-
-
 def answered(call: Prediction) -> xr.Dataset:
     """The answer to a call, by the first way that applies.
 
@@ -163,7 +149,7 @@ def answered(call: Prediction) -> xr.Dataset:
             "`accuracy` is that of means over networks, whose expectations are found step by step. One given "
             "network is found to rounding, and of another loss than 'mse' `draws` decides; leave `accuracy` out."
         )
-    return next(route for route in LEADING if route.applies(call)).run(call)
+    return next(run for applies, run in LEADING if applies(call))(call)
 
 
 def with_order_one(
@@ -201,10 +187,12 @@ def _of_one(call: Prediction) -> xr.Dataset:
     return found.assign_attrs(net.attributes())
 
 
-LEADING = (
-    LeadingRoute("one network is given", lambda call: call.weights is not None, _of_one),
-    LeadingRoute("another loss", lambda call: call.asked.task.loss != known_loss("mse"), predicted),
-    LeadingRoute("too many samples to factorise", lambda call: too_many(call.asked), iterated),
-    LeadingRoute("a posterior without its spectrum", is_one_factorisation, conditioned),
-    LeadingRoute("one eigendecomposition", lambda call: True, decomposed),
+# Ways to all outcomes of a call at leading order, with coefficients of 1/n where these are wanted, each with the
+# condition under which it is the way if none before it is.
+LEADING: tuple[tuple[Callable[[Prediction], bool], Callable[[Prediction], xr.Dataset]], ...] = (
+    (lambda call: call.weights is not None, _of_one),
+    (lambda call: call.asked.task.loss != known_loss("mse"), predicted),
+    (lambda call: too_many(call.asked), iterated),
+    (is_one_factorisation, conditioned),
+    (lambda call: True, decomposed),
 )

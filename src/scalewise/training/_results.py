@@ -16,7 +16,7 @@ from scalewise.training._asked import Arrays, Asked
 from scalewise.training._expansion import VARIANCES, warn_of_signs
 from scalewise.training._generalisation import class_error, expected_loss, true_classes
 from scalewise.training._outcomes import OUTCOMES, Outcome
-from scalewise.training._route import Found
+from scalewise.training._route import RouteResult
 from scalewise.training._spectrum import tell_of_kernel_error
 
 Means = Float[np.ndarray, "time output sample"]
@@ -52,7 +52,7 @@ def as_dataset(
     asked: Asked,
     numerics: dict[str, object],
     data: Arrays,
-    more: Found,
+    more: RouteResult,
     left_out: dict[str, str],
     rows: Mapping[str, Outcome] = OUTCOMES,
 ) -> xr.Dataset:

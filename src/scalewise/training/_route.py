@@ -11,7 +11,7 @@ from scalewise.training._kernels import SampleKernels
 
 
 @dataclass(frozen=True)
-class Found:
+class RouteResult:
     """Outcomes that a route has found: coefficients of 1/n, n the width of the last hidden layer.
 
     Args:
@@ -52,11 +52,11 @@ class Route:
     knows: Callable[[Algorithm], bool]
     outcomes: frozenset[str]
     obstacle: Callable[[Asked, str], str]
-    run: Callable[[SampleKernels, Sequence[str]], Found]
+    run: Callable[[SampleKernels, Sequence[str]], RouteResult]
     kinds: tuple[str, ...] = ("kernel", "ntk")
     tests: Callable[[Asked, Sequence[str]], int] = all_tests
 
-    def compute(self, asked: Asked, names: Sequence[str]) -> Found:
+    def compute(self, asked: Asked, names: Sequence[str]) -> RouteResult:
         """The numbers by themselves, where nothing else of the request is computed.
 
         Args:

@@ -13,7 +13,7 @@ from scalewise.training._expansion import reached, warn_of_size
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._one_network import GivenWeights
 from scalewise.training._outcomes import OUTCOMES, Outcome
-from scalewise.training._route import Found, Route
+from scalewise.training._route import Route, RouteResult
 from scalewise.training._selection import is_named, refuse_outcome, selected
 from scalewise.training._task import check_targets
 from scalewise.training.kinks._route import KINKS
@@ -140,7 +140,7 @@ def chosen(names: Sequence[str] | str | None, asked: Asked, *, lenient: bool = F
     )
 
 
-def beyond(call: Prediction) -> tuple[Found, dict[str, str]]:
+def beyond(call: Prediction) -> tuple[RouteResult, dict[str, str]]:
     """The coefficients of 1/n that a call computes, of all routes together, and why some are left out after all.
 
     An outcome that only the kernels show to be out of reach is refused where it was named, and left out of all.
@@ -170,7 +170,7 @@ def beyond(call: Prediction) -> tuple[Found, dict[str, str]]:
         attributes["route"] = ", ".join(served)
         attributes["accuracy"] = reached(call.asked, values, errors)
         warn_of_size(call.asked, float(attributes.get("learning_parameter", 0.0)))
-    return Found(values, errors, coords, attributes), left_out
+    return RouteResult(values, errors, coords, attributes), left_out
 
 
 def _way(row: Outcome, asked: Asked) -> tuple[Route | None, str]:

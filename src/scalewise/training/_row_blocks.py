@@ -38,7 +38,7 @@ class Kept(NamedTuple):
         return self.sample + reads * self.row
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Some rows.
 
     Args:
@@ -50,16 +50,9 @@ class Block(NamedTuple):
     reads: slice
 
 
-class Group(NamedTuple):
-    """Tensors whose derivatives are in memory together.
-
-    Args:
-        tensors: Their numbers.
-        blocks: Of rows; a group of several tensors has one, unless read-outs are averaged.
-    """
-
-    tensors: tuple[int, ...]
-    blocks: tuple[Block, ...]
+# Tensors whose derivatives are in memory together, and blocks of rows: one for several tensors, unless read-outs
+# are averaged.
+Group = tuple[tuple[int, ...], tuple[RowBlock, ...]]
 
 
 def groups(
@@ -85,31 +78,31 @@ def groups(
     for number, each in enumerate(kept):
         need = samples * each.of(at_once)
         if need > room:
-            found.append(Group((number,), _cut(each, samples, reads, room // 2, mean)))
+            found.append(((number,), _cut(each, samples, reads, room // 2, mean)))
             continue
         if size + need > room:
-            found.append(Group(tuple(open_), whole))
+            found.append((tuple(open_), whole))
             open_, size = [], 0
         open_.append(number)
         size += need
-    return [*found, Group(tuple(open_), whole)] if open_ else found
+    return [*found, (tuple(open_), whole)] if open_ else found
 
 
-def _cut(each: Kept, samples: int, reads: int, room: int, mean: bool) -> tuple[Block, ...]:
+def _cut(each: Kept, samples: int, reads: int, room: int, mean: bool) -> tuple[RowBlock, ...]:
     """The rows of one tensor, two blocks of which are in memory together."""
     at_once = 1 if mean else min(reads, max(1, (room - each.sample) // max(1, each.row)))
     return tuple(_blocks(samples, max(1, room // each.of(at_once)), reads, at_once))
 
 
-def _blocks(samples: int, several: int, reads: int, at_once: int) -> Iterator[Block]:
+def _blocks(samples: int, several: int, reads: int, at_once: int) -> Iterator[RowBlock]:
     for j in range(0, reads, at_once):
         for i in range(0, samples, several):
-            yield Block(slice(i, min(i + several, samples)), slice(j, min(j + at_once, reads)))
+            yield RowBlock(slice(i, min(i + several, samples)), slice(j, min(j + at_once, reads)))
 
 
 def ntk_by_blocks(
     plan: Sequence[Group],
-    rows: Callable[[Block, tuple[int, ...]], Any],
+    rows: Callable[[RowBlock, tuple[int, ...]], Any],
     products: Callable[[Any, Any], Ntk],
     shape: tuple[int, int],
     *,
@@ -127,13 +120,13 @@ def ntk_by_blocks(
     """
     samples, reads = shape
     H = np.zeros((samples, samples, *((1, 1) if mean else (reads, reads))))
-    for group in plan:
-        for place, one in enumerate(group.blocks):
-            own = rows(one, group.tensors)
-            for other in group.blocks[place:]:
+    for tensors, blocks in plan:
+        for place, one in enumerate(blocks):
+            own = rows(one, tensors)
+            for other in blocks[place:]:
                 if mean and one.reads != other.reads:
                     continue
-                part = products(own, own if other is one else rows(other, group.tensors))
+                part = products(own, own if other is one else rows(other, tensors))
                 at = (slice(None), slice(None)) if mean else (one.reads, other.reads)
                 H[one.samples, other.samples, *at] += part
                 if other is not one:

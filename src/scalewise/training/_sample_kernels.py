@@ -13,8 +13,7 @@ from jaxtyping import Float
 
 from scalewise.networks import Network
 from scalewise.networks.spi import check_inputs
-from scalewise.theory.flow._kernel_flow import kernels_on
-from scalewise.theory.flow._pair_sets import Pairs
+from scalewise.theory.spi import PairSet, kernels_on
 
 BOTH = ("kernel", "ntk")
 
@@ -43,7 +42,7 @@ def between(
     x = check_inputs(net, x)
     if y is not None and not len(y):
         return [np.empty((1 if layers is None else len(layers), len(x), 0)) for _ in kinds]
-    pairs = Pairs.between(x, None if y is None else check_inputs(net, y))
+    pairs = PairSet.between(x, None if y is None else check_inputs(net, y))
     different = list(dict.fromkeys(kinds))
     found = kernels_on(net, pairs, different, layers=layers)
     return [found[different.index(kind)] for kind in kinds]
@@ -54,4 +53,4 @@ def in_turn(net: Network, x: Any, y: Any, kind: str) -> Float[np.ndarray, " samp
     if not len(x):
         return np.empty(0)
     x, y = (check_inputs(net, v) for v in (x, y))
-    return kernels_on(net, Pairs.in_turn(x, y), [kind])[0][0]
+    return kernels_on(net, PairSet.in_turn(x, y), [kind])[0][0]

@@ -38,7 +38,7 @@ class Spectrum:
 
     @property
     def rank(self) -> int:
-        """How many directions can be told from those that have no kernel."""
+        """The number of directions whose eigenvalue is more than rounding."""
         return int(np.count_nonzero(self.h))
 
     @property

@@ -1,4 +1,4 @@
-"""What is looked at side by side: algorithms, hypotheses about the network, directions of the NTK."""
+"""Surveys: algorithms, hypotheses about the network or directions of the NTK, side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a task is one that is known of: squared errors, of all samples at every step."""
+"""Checks of a task: squared errors, of all samples at every step, and targets that can be learned."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from scalewise.training._algorithm import settled as settled
 # Ways to train, as data: each says which kernel it learns with, and what it does to an eigendirection of it.
 from scalewise.training._algorithms import BY_WORD as BY_WORD
 
-# How far coefficients of 1/n reach, and warnings where that is less than what is asked of them.
+# The reach of coefficients of 1/n, and warnings where it is less than what is asked of them.
 from scalewise.training._expansion import VARIANCES as VARIANCES
 from scalewise.training._expansion import warn_of_signs as warn_of_signs
 from scalewise.training._expansion import without_warning as without_warning
@@ -18,9 +18,9 @@ from scalewise.training._moved_kinks import HALF as HALF
 from scalewise.training._outcomes import LARGE as LARGE
 
 # The NTK of one model within a budget of memory: in blocks of tensors, samples and read-outs.
-from scalewise.training._row_blocks import Block as Block
 from scalewise.training._row_blocks import Kept as Kept
 from scalewise.training._row_blocks import Ntk as Ntk
+from scalewise.training._row_blocks import RowBlock as RowBlock
 from scalewise.training._row_blocks import check_room as check_room
 from scalewise.training._row_blocks import groups as groups
 from scalewise.training._row_blocks import ntk_by_blocks as ntk_by_blocks

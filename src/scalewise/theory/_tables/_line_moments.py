@@ -162,7 +162,7 @@ class _Sums:
         return self.value[place][:, None]
 
     def fluctuation(self, order: int) -> tuple[np.ndarray, np.ndarray]:
-        """A square less its mean, and that mean: what is constant near 0 is never in either."""
+        """The square of a derivative less its mean, and that mean; both without the constant that it has near 0."""
         delta = increment(self._sigma, order)
         d = delta(self.z)
         grown = d * (d + 2 * delta.centre)

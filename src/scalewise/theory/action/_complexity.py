@@ -1,4 +1,4 @@
-r"""How many numbers a description of a network needs, at each order in $1/n$.
+r"""The count of numbers that a description of a network needs, at each order in $1/n$.
 
 Source: PDLT epilogue and (11.120)-(11.122).
 """

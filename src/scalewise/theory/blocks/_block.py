@@ -42,7 +42,7 @@ _AGREE, _AGREE_DRAWN = 1e-4, 0.05  # of sizes at different positions; eps of nor
 Pairs = Float[np.ndarray, "..."]
 
 
-class Step(NamedTuple):
+class BlockStep(NamedTuple):
     """Covariances that leave a block.
 
     Args:
@@ -109,7 +109,7 @@ class Block:
 
     @property
     def places(self) -> int:
-        """Positions in all."""
+        """The number of positions."""
         return math.prod(self.positions)
 
     @property
@@ -137,7 +137,7 @@ class Block:
         T: Pairs | None = None,
         *,
         scramble: int = 0,
-    ) -> Step:
+    ) -> BlockStep:
         """Take an input through the block, or two that have the same size and the same correlations.
 
         Args:
@@ -166,7 +166,7 @@ class Block:
         averages += [
             averages[0] if A is None else (A[0, -1] + A[-1, 0]) / 2 for A in (pair.C, pair.T)
         ]
-        return Step(*averages)
+        return BlockStep(*averages)
 
     def evenly(self, K: Pairs) -> float:
         """The size that all positions have, or a sentence why they differ."""

@@ -1,4 +1,4 @@
-"""Where repeated blocks lead: fixed points that attract, and derivatives there."""
+"""Fixed points to which repeated blocks lead, and derivatives there."""
 
 from __future__ import annotations
 

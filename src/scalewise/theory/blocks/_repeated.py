@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.theory.blocks._block import Block, Pairs, Step
+from scalewise.theory.blocks._block import Block, BlockStep, Pairs
 from scalewise.theory.blocks._fixed_points import Row, settled, slope
 
 _BEGIN = 0.5  # correlation
@@ -33,7 +33,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedBlock:
     """A block, and which draws its averages are made with.
 
     Args:
@@ -54,7 +54,9 @@ class Repeated:
         """As close to 1 correlations are 1, if they stay there."""
         return _TOGETHER[self.block.drawn]
 
-    def through(self, K: Any, R: Pairs, C: Pairs | None = None, T: Pairs | None = None) -> Step:
+    def through(
+        self, K: Any, R: Pairs, C: Pairs | None = None, T: Pairs | None = None
+    ) -> BlockStep:
         """One block."""
         return self.block.through(K, R, C, T, scramble=self.scramble)
 
@@ -214,7 +216,7 @@ class Repeated:
         return after.C / _roots(self.block.own(after.K), self.block.mixes)
 
     def _snapped(self, K: float, R: Pairs) -> Pairs:
-        """Positions that become alike, to the last bit."""
+        """Correlations of positions, 1 to the last bit where positions become alike."""
         whole = np.ones_like(R)
         if 1 - float(R.min()) > self.together:
             return R

@@ -27,7 +27,7 @@ from scalewise._checked import FiniteNumber, NotNegative, Positive, checked
 from scalewise._readable import readable
 from scalewise.networks.spi import Hyperparameters, LayerLike, Shape
 from scalewise.theory.blocks._block import Block
-from scalewise.theory.blocks._repeated import Repeated
+from scalewise.theory.blocks._repeated import RepeatedBlock
 from scalewise.theory.flow._units import SCRAMBLES
 
 
@@ -155,7 +155,7 @@ def susceptibilities(
     size = None if K is None else float(K)
     parts, near = [], None
     for scramble in range(SCRAMBLES if block.drawn else 1):
-        found, at = Repeated(block, scramble).all_of_it(size, near)
+        found, at = RepeatedBlock(block, scramble).all_of_it(size, near)
         parts.append(found)
         near = near or at
     means = {name: _mean([part[name] for part in parts]) for name in parts[0]}

@@ -25,7 +25,7 @@ Observable = Callable[[Float[np.ndarray, "neuron sample node"]], Any]
 
 
 @dataclass(frozen=True)
-class Moments:
+class NeuronMoments:
     """Moments of an observable over one set of nodes."""
 
     z: Float[np.ndarray, "neuron sample node"]  # the nodes
@@ -47,13 +47,13 @@ class GaussianNeurons:
     neurons: int
     rule: JointRule  # nodes for all their coordinates
 
-    def moments(self, observable: Observable, order: int) -> Iterator[Moments]:
+    def moments(self, observable: Observable, order: int) -> Iterator[NeuronMoments]:
         """For each estimate of the rule, expectations of derivatives up to `order`, at most 3."""
         for u, weights in self.rule.nodes():
             by_neuron = u.reshape(self.neurons, -1, u.shape[1])
             z = np.einsum("ar,irm->iam", self.root, by_neuron)
             weighted = _values(observable, z) * weights
-            yield Moments(z, weighted, weights, self._hermite(u, weighted, order))
+            yield NeuronMoments(z, weighted, weights, self._hermite(u, weighted, order))
 
     def lowered(
         self, name: str, tensor: np.ndarray, axes: Sequence[int], *, dims: int = 4

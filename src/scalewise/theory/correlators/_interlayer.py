@@ -23,7 +23,11 @@ from scalewise._checked import Count, checked
 from scalewise._readable import readable
 from scalewise.networks import Network
 from scalewise.networks.spi import Plain
-from scalewise.theory.correlators._gaussian_derivatives import Moments, Observable, gaussian_neurons
+from scalewise.theory.correlators._gaussian_derivatives import (
+    NeuronMoments,
+    Observable,
+    gaussian_neurons,
+)
 from scalewise.theory.flow._layer import Layer
 
 NEEDED = ("kernel", "ntk", "four_point_vertex", "ntk_D")
@@ -132,7 +136,7 @@ def interlayer_covariance(
     return InterlayerCovariance(layers, value[0], value[1], error[0], error[1])
 
 
-def _own_neurons(moments: Moments, net: Network, width: int) -> tuple[Pairs, Pairs]:
+def _own_neurons(moments: NeuronMoments, net: Network, width: int) -> tuple[Pairs, Pairs]:
     r"""$\frac1{n_\ell}\sum_i\mathrm{Cov}_K$ of the observable with $\sigma_1\sigma_2$ and $\sigma'_1\sigma'_2$."""
     weighted = moments.weighted.reshape(-1, len(moments.weights))
     centred = weighted - weighted.sum(axis=1, keepdims=True) * moments.weights

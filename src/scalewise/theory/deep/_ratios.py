@@ -1,4 +1,4 @@
-r"""How large the effects of finite width are: every tensor over its own scale.
+r"""Sizes of the effects of finite width: every tensor over its own scale.
 
 $$\frac V{nK^2},\ \frac{G^{\{1\}}}{nK},\ \frac{H^{\{1\}}}{n\Theta},\ \frac D{nK\Theta},\ \frac F{nK\Theta},\ \frac
 A{n\Theta^2},\ \frac B{n\Theta^2},\ \frac P{n\Theta^2},\ \frac Q{n\Theta^2},\ \frac{RK}{n\Theta^3},\ \dots$$

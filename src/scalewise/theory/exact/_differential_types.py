@@ -81,7 +81,7 @@ def _generate(k: int) -> tuple[tuple[tuple[int, ...], int], ...]:
 
 
 @dataclass(frozen=True)
-class Term:
+class DifferentialTerm:
     r"""One product that a differential of a one-hidden-layer network consists of.
 
     $$\Big(\frac{\lambda_W}{n_1}\Big)^u\prod_\text{read}\delta_{i_ai_b}\sum_j\prod_{v\in\text{weighted}}
@@ -97,7 +97,7 @@ class Term:
     read: tuple[tuple[int, int], ...]  # pairs joined by a weight of the last layer, $u$ of them
 
 
-def terms(parents: Sequence[int]) -> tuple[Term, ...]:
+def terms(parents: Sequence[int]) -> tuple[DifferentialTerm, ...]:
     r"""Terms of a differential of a one-hidden-layer network, without the bias of the output.
 
     The generator splits into $\sum_jW_{ij}\sigma'(z_j)[\dots\frac d{dz_j}]$ and
@@ -108,15 +108,16 @@ def terms(parents: Sequence[int]) -> tuple[Term, ...]:
     Source: Yaida (A9), (A13), (A18), (A19).
     """
     check_parents(parents)
-    grown = [Term((0,), (True,), (), ())]
+    grown = [DifferentialTerm((0,), (True,), (), ())]
     for new, parent in enumerate(parents, 1):
         step = []
         for term in grown:
             edge = (parent, new)
+            raised = (d + (v == parent) for v, d in enumerate(term.orders))
             step.append(
                 replace(
                     term,
-                    orders=(*_raised(term.orders, parent), 1),
+                    orders=(*raised, 1),
                     weighted=(*term.weighted, True),
                     hidden=(*term.hidden, edge),
                 )
@@ -143,10 +144,6 @@ def check_parents(parents: Sequence[int]) -> tuple[int, ...]:
             f"factor v is joined to, from 0 to v - 1; got {tuple(parents)}."
         )
     return tuple(parents)
-
-
-def _raised(orders: tuple[int, ...], node: int) -> tuple[int, ...]:
-    return tuple(d + (v == node) for v, d in enumerate(orders))
 
 
 def _degrees(parents: Sequence[int]) -> list[int]:

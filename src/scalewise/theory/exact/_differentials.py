@@ -24,7 +24,7 @@ from scalewise.gaussian import Estimate, joint_rule, line_rule
 from scalewise.networks import Network
 from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory.exact._differential_types import (
-    Term,
+    DifferentialTerm,
     check_parents,
     terms,
 )
@@ -216,7 +216,7 @@ def _slope_of(jax: Any, jnp: Any, function: Any) -> Any:
 
 
 def _front(
-    net: Network, term: Term, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray
+    net: Network, term: DifferentialTerm, i: tuple[int, ...], d: tuple[int, ...], H: np.ndarray
 ) -> float:
     """Factors before the sum over neurons: rates, deltas of the outputs, first-layer NTKs."""
     rate = net.lambda_W[1] / net.hidden_widths[0]

@@ -15,7 +15,6 @@ last each layer is evaluated by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -32,6 +31,9 @@ _ROUNDING = 1e-12  # of them, too, where it is nothing but rounding
 _PARALLEL = 1e-6  # an angle that rounding has reached
 Matrix = Float[np.ndarray, "sample sample"]
 Layers = Float[np.ndarray, "layer sample sample"]
+Above = Float[np.ndarray, "above sample sample"]
+# Kernels after some layers, the expectations that lead to them, and their slopes.
+Stretched = tuple[Above, Above, Above]
 
 
 def deep_kernels(
@@ -48,34 +50,21 @@ def deep_kernels(
             again = layer + pause(layer)
         if found is None:
             f, slope = (kind[None] for kind in _evaluated(net, K))
-            found = _Run(_next(net, layer, f, diagonal), f, slope)
+            C_b, C_W, *_ = _rates(net, layer, 1)
+            Ks = _bounded(C_b + C_W * f, diagonal[layer + 1 : layer + 2])
         else:
-            again = layer + len(found.K)
-        Thetas = _ntk(net, layer, found, Theta)
-        yield from zip(found.K, Thetas, strict=True)
-        below, K, Theta = [K, *found.K[-2:]][-2], found.K[-1], Thetas[-1]
-        layer += len(found.K)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A few layers: the kernels after each, and the expectations that lead to them."""
-
-    K: Layers
-    f: Layers
-    slope: Layers
+            Ks, f, slope = found
+            again = layer + len(Ks)
+        Thetas = _ntk(net, layer, f, slope, Theta)
+        yield from zip(Ks, Thetas, strict=True)
+        below, K, Theta = [K, *Ks[-2:]][-2], Ks[-1], Thetas[-1]
+        layer += len(Ks)
 
 
 def _rates(net: Network, layer: int, count: int) -> Iterator[np.ndarray]:
     r"""$C_b,C_W,\lambda_b,\lambda_W$ of the `count` layers after a layer, counted from 0."""
     for rate in (net.C_b, net.C_W, net.lambda_b, net.lambda_W):
         yield np.array(rate[layer + 1 : layer + 1 + count])[:, None, None]
-
-
-def _next(net: Network, layer: int, f: Layers, diagonal: np.ndarray) -> Layers:
-    """The kernels after so many layers from `layer` on."""
-    C_b, C_W, *_ = _rates(net, layer, len(f))
-    return _bounded(C_b + C_W * f, diagonal[layer + 1 : layer + 1 + len(f)])
 
 
 def _bounded(K: Layers, diagonal: np.ndarray) -> Layers:
@@ -103,18 +92,18 @@ def _evaluated(net: Network, K: Matrix) -> tuple[Matrix, Matrix]:
     return C, slope
 
 
-def _ntk(net: Network, layer: int, run: _Run, Theta: Matrix) -> Layers:
-    """The NTK after each of its layers."""
-    _, C_W, lambda_b, lambda_W = _rates(net, layer, len(run.f))
-    shape = (len(run.f), -1)
-    source = lambda_b + lambda_W * run.f
-    alpha, beta = (C_W * run.slope).reshape(shape), source.reshape(shape)
-    return scan(alpha, beta, Theta.ravel())[1:].reshape(run.f.shape)
+def _ntk(net: Network, layer: int, f: Layers, slope: Layers, Theta: Matrix) -> Layers:
+    """The NTK after each of some layers."""
+    _, C_W, lambda_b, lambda_W = _rates(net, layer, len(f))
+    shape = (len(f), -1)
+    source = lambda_b + lambda_W * f
+    alpha, beta = (C_W * slope).reshape(shape), source.reshape(shape)
+    return scan(alpha, beta, Theta.ravel())[1:].reshape(f.shape)
 
 
 def _longest(
     net: Network, two: tuple[Matrix, Matrix], diagonal: np.ndarray, first: int
-) -> _Run | None:
+) -> Stretched | None:
     """The longest stretch from a layer on that settles and interpolates; ``None`` if there is none."""
     for length in lengths(first, net.depth - 1):
         here = diagonal[first : first + length + 1]
@@ -136,7 +125,7 @@ def _guess(two: tuple[Matrix, Matrix], first: int, length: int) -> Layers:
     return np.cos(psi)
 
 
-def _settled(net: Network, c: Layers, diagonal: np.ndarray, first: int) -> _Run | None:
+def _settled(net: Network, c: Layers, diagonal: np.ndarray, first: int) -> Stretched | None:
     """The layers of a stretch, from a guess at correlations; ``None`` if they do not come to rest."""
     length, size = len(c) - 1, _sizes(diagonal)
     growth = np.array(net.C_W[first + 1 : first + 1 + length])[:, None, None] * size[:-1] / size[1:]
@@ -152,7 +141,7 @@ def _settled(net: Network, c: Layers, diagonal: np.ndarray, first: int) -> _Run 
         if count == NODES and np.all(np.abs(delta) <= _SETTLED):
             fine = whole.reproduces(new, np.ones_like(new)) and _interpolates(stretch, nodes)
             f = (f + slope * delta[:-1]) * size[:-1]
-            return _Run(_bounded(new * size, diagonal)[1:], f, slope) if fine else None
+            return (_bounded(new * size, diagonal)[1:], f, slope) if fine else None
         c = whole.between(new[whole.nodes - first])
     return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -25,15 +24,15 @@ from scalewise.networks.spi import (
     Weigh,
 )
 from scalewise.theory.flow._attention import Mixing, drawn_heads
+from scalewise.theory.flow._labels import Inputs, blocks
 from scalewise.theory.flow._links import linked
 from scalewise.theory.flow._room import Pair, Room
-from scalewise.theory.flow._rules import Inputs, Links, Rules, blocks
-from scalewise.theory.flow._units import Units
+from scalewise.theory.flow._rules import Links, Rules
+from scalewise.theory.flow._units import DrawnUnits
 
 _NOTHING = (np.empty((0, 0)), None)
 
 
-@dataclass
 class Fields(Rules):
     """The rules, and what leads a tile through them."""
 
@@ -80,7 +79,7 @@ class Fields(Rules):
         size = max(math.prod(at.shape) for at in self.tile[3].values())
         if self.room is None or self.room.size < size:
             self.room = Room(size)
-        units = Units(program, len(self.x), self.scramble, self.fixed)
+        units = DrawnUnits(program, len(self.x), self.scramble, self.fixed)
         kept = dict(given or {})
         links: Links = {}
         for here in range(last + 1):
@@ -118,7 +117,7 @@ class Fields(Rules):
         spare: list[bool],
         shapes: list[Places],
         links: Links,
-        units: Units,
+        units: DrawnUnits,
     ) -> Pair:
         """The covariances of a node."""
         program, at = self.program, shapes[here]
@@ -156,7 +155,7 @@ class Fields(Rules):
         return self.spread(node, below[0], spare[0], at)
 
     def _add_drawn(
-        self, units: Units, here: int, found: Pair, links: Links, shapes: list[Places]
+        self, units: DrawnUnits, here: int, found: Pair, links: Links, shapes: list[Places]
     ) -> None:
         """A random layer whose channels are drawn, given those of the same weights."""
         others = {}
@@ -166,7 +165,7 @@ class Fields(Rules):
             others[k] = Pair(*_NOTHING) if link is None else self.matrices(link, at)
         units.draw(here, self.matrices(found, shapes[here]), others)
 
-    def _estimated(self, units: Units, here: int, at: Places) -> Pair:
+    def _estimated(self, units: DrawnUnits, here: int, at: Places) -> Pair:
         """Averages over channels that are drawn, at all labels at once."""
         units.add(here)
         self.means[here] = units.mean(here)

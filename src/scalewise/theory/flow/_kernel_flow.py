@@ -22,7 +22,7 @@ from scalewise.networks.spi import check_kernels
 from scalewise.theory._tables._line_moments import VERTEX
 from scalewise.theory._tables._line_table import line_table
 from scalewise.theory.flow._deep_kernels import deep_kernels
-from scalewise.theory.flow._pair_sets import Pairs
+from scalewise.theory.flow._pair_sets import PairSet
 from scalewise.theory.flow._passing import Passing
 from scalewise.theory.flow._trajectory import EARLIEST, MOST_INPUTS, SHORTEST
 
@@ -96,7 +96,7 @@ def kernel_flow(
     last = net.depth if first.size else max(kept)
     # One block: the larger it is, the larger the pages that the system hands out.
     both = np.empty((2 if ntk else 1, len(kept), len(x), len(x), *passing.sites))
-    done, everything = 0, Pairs.square(x)
+    done, everything = 0, PairSet.square(x)
     for tile in everything.tiles(passing.fields.labels_of_pair):
         rows, columns = tile.rows, tile.columns
         here, place = _NONE[0], _NONE
@@ -125,7 +125,7 @@ def kernel_flow(
 
 def kernels_on(
     net: Network,
-    pairs: Pairs,
+    pairs: PairSet,
     kinds: Sequence[str] = ("kernel", "ntk"),
     *,
     layers: Sequence[int] | None = None,

@@ -32,11 +32,11 @@ from scalewise.theory.flow._pairs import (
     FIRST,
     SECOND,
     THIRD,
-    Pairs,
+    UnorderedPairs,
     moments_on_pairs,
     pair_sources,
 )
-from scalewise.theory.flow._trajectory import Part, Parts, along
+from scalewise.theory.flow._trajectory import LayerEstimates, Parts, along
 
 # Fewer than for V: the nodes have little left to tell.
 POINTS, SCRAMBLES = 1 << 11, 8
@@ -81,9 +81,9 @@ class Expectations(abc.ABC):
         r"""$\mathrm{Cov}[\sigma^{(p)}_a\sigma^{(q)}_b,\sigma^{(r)}_c\sigma^{(s)}_d]$, no difference of means."""
 
     @cached_property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> UnorderedPairs:
         """Pairs of the inputs."""
-        return Pairs.of(len(self.K))
+        return UnorderedPairs.of(len(self.K))
 
     def on_pairs(
         self, *orders: tuple[int, int]
@@ -159,7 +159,7 @@ class Layer(Evaluated):
         if (p, q) not in self._moments:
             if self.sigma.parity and (p + q) % 2:
                 none = np.zeros_like(self.K)
-                return {"M": Part(none[None], none)}
+                return {"M": LayerEstimates(none[None], none)}
             self._moments |= self._made(
                 next((g for g in _MOMENTS if (p, q) in g), ((p, q), (q, p)))
             )
@@ -177,9 +177,9 @@ class Layer(Evaluated):
             made = four_point_covariances(self.sigma, self.K, rule, together, split, self._sides)
             for key, found in made.items():
                 self._families[key] = {
-                    "covariance": Part(found.covariance, found.error),
-                    "left": Part(found.left[None], np.zeros_like(found.left)),
-                    "right": Part(found.right[None], np.zeros_like(found.right)),
+                    "covariance": LayerEstimates(found.covariance, found.error),
+                    "left": LayerEstimates(found.left[None], np.zeros_like(found.left)),
+                    "right": LayerEstimates(found.right[None], np.zeros_like(found.right)),
                 }
         return self._families[family]
 
@@ -202,7 +202,11 @@ class Layer(Evaluated):
     @cached_property
     def _source(self) -> Parts:
         first = self.on_pairs(*FIRST)
-        return {"source": Part(*pair_sources(self.sigma, self.K, self.pairs, self._rule(), first))}
+        return {
+            "source": LayerEstimates(
+                *pair_sources(self.sigma, self.K, self.pairs, self._rule(), first)
+            )
+        }
 
     def _made(self, orders: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], Parts]:
         """Moments on unordered pairs, put in their places."""
@@ -214,7 +218,7 @@ class Layer(Evaluated):
             # The second transposed where both are there: a pair of equal inputs is in both.
             value[b, a], error[b, a] = found[q, p].value, found[q, p].error
             value[a, b], error[a, b] = found[p, q].value, found[p, q].error
-            out[p, q] = {"M": Part(value[None], error)}
+            out[p, q] = {"M": LayerEstimates(value[None], error)}
         return out
 
 
@@ -237,7 +241,7 @@ class Between(Layer):
         """Moments of all labels."""
         (part,) = self._whole.of_moment(p, q).values()
         at = np.ix_(self._some, self._some)
-        return {"M": Part(part.value[:, *at], part.error[at])}
+        return {"M": LayerEstimates(part.value[:, *at], part.error[at])}
 
     @property
     def _sides(self) -> tuple[np.ndarray, np.ndarray] | None:

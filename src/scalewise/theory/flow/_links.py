@@ -31,7 +31,7 @@ from scalewise.theory.flow._maps import NormMap, Side
 from scalewise.theory.flow._means import Mean
 from scalewise.theory.flow._room import Pair
 from scalewise.theory.flow._rules import Links, Rules
-from scalewise.theory.flow._units import Units
+from scalewise.theory.flow._units import DrawnUnits
 
 
 def linked(
@@ -41,7 +41,7 @@ def linked(
     kept: Mapping[int, Pair],
     links: Links,
     at: Places,
-    units: Units,
+    units: DrawnUnits,
 ) -> Pair | None:
     """The covariance of a field at the first labels of a tile with a different one at the second; ``None`` for 0.
 

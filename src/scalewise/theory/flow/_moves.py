@@ -18,6 +18,9 @@ from scalewise.networks.spi import Piece, Taps
 
 Along = tuple[Taps, int, int, tuple[int, ...]]
 Part = tuple[slice, ...]
+# The contribution of one tap: slices of the sum, slices of the tile, and what is 0 for that time, where these are
+# runs of all numbers.
+Move = tuple[Part, Part, tuple[Part, ...] | None]
 
 
 class _Shift(NamedTuple):
@@ -30,20 +33,6 @@ class _Shift(NamedTuple):
 
     by: int
     pieces: tuple[Piece, ...]
-
-
-class _Move(NamedTuple):
-    """The contribution of one tap.
-
-    Args:
-        to: Slices of the sum.
-        of: Slices of the tile.
-        beyond: What is 0 for that time, where these are runs of all numbers.
-    """
-
-    to: Part
-    of: Part
-    beyond: tuple[Part, ...] | None
 
 
 def add_moved(A: np.ndarray, along: Along, out: np.ndarray) -> None:
@@ -77,14 +66,15 @@ def add_moved(A: np.ndarray, along: Along, out: np.ndarray) -> None:
 @lru_cache(maxsize=1024)
 def _moves(
     along: Along, shape: tuple[int, ...], result: tuple[int, ...], in_runs: bool
-) -> tuple[bool, tuple[_Move, ...]]:
-    """A flag that one tap leaves everything where it is, and the other taps."""
+) -> tuple[bool, tuple[Move, ...]]:
+    """True if one tap leaves everything where it is, and the moves of the other taps."""
     own, size, shift, axes = along
-    found: list[_Move] = []
+    found: list[Move] = []
     starts = False
     for shifts in _shifts(own, size, shift):
         for both in product(shifts, repeat=len(axes)):
-            if not starts and shape == result and all(_stays(one, size) for one in both):
+            still = all(one.by == 0 and _length(one, size) == size for one in both)
+            if not starts and shape == result and still:
                 starts = True
             elif in_runs and shape == result and all(_is_long(one, size) for one in both):
                 found.append(_run(tuple(zip(axes, both, strict=True)), size, shape))
@@ -92,7 +82,7 @@ def _moves(
                 for pieces in product(*(one.pieces for one in both)):
                     ends = zip(*pieces, strict=True)
                     to, of = (_cut(len(shape), zip(axes, end, strict=True)) for end in ends)
-                    found.append(_Move(to, of, None))
+                    found.append((to, of, None))
     return starts, tuple(found)
 
 
@@ -127,16 +117,12 @@ def _length(shift: _Shift, size: int) -> int:
     return sum(len(range(size)[piece.of]) for piece in shift.pieces)
 
 
-def _stays(shift: _Shift, size: int) -> bool:
-    return shift.by == 0 and _length(shift, size) == size
-
-
 def _is_long(shift: _Shift, size: int) -> bool:
     steps = {part.step for piece in shift.pieces for part in piece}
     return steps <= {None, 1} and 2 * _length(shift, size) >= size
 
 
-def _run(moved: tuple[tuple[int, _Shift], ...], size: int, shape: tuple[int, ...]) -> _Move:
+def _run(moved: tuple[tuple[int, _Shift], ...], size: int, shape: tuple[int, ...]) -> Move:
     """As one run, while what is not moved is 0."""
     beyond = [
         _cut(len(shape), [(axis, part)])
@@ -146,7 +132,7 @@ def _run(moved: tuple[tuple[int, _Shift], ...], size: int, shape: tuple[int, ...
     by = sum(math.prod(shape[axis + 1 :]) * shift.by for axis, shift in moved)
     count = math.prod(shape)
     to = slice(max(0, -by), count - max(0, by))
-    return _Move((to,), (slice(to.start + by, to.stop + by),), tuple(beyond))
+    return (to,), (slice(to.start + by, to.stop + by),), tuple(beyond)
 
 
 def _others(parts: list[slice], size: int) -> list[slice]:

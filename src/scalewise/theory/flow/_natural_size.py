@@ -1,4 +1,4 @@
-r"""How large the coefficients of 1/n of a dimension are, where no cancellation makes one small.
+r"""Natural sizes of coefficients of 1/n: those of their dimension, where no cancellation makes one small.
 
 An entry of $A$ to $U$ may vanish by a symmetry or by chance, in a layer or between two inputs, and what comes at
 the next order in 1/n need not vanish with it: it is fed by all tensors of the same dimension $K^p\Theta^q$. So

@@ -18,7 +18,7 @@ _SHARE = 8  # a strip of more than this part of all rows has too many pairs twic
 _GATHERED = 1 << 20  # features of the inputs of a list that are copied at a time
 
 
-class Tile(NamedTuple):
+class PairTile(NamedTuple):
     """A few pairs, with slices of inputs row by column, or with places one after the other.
 
     Args:
@@ -48,19 +48,19 @@ def room_for(labels: int) -> int:
     return max(1, (TILE if labels == 1 else 2 * TILE) // labels)
 
 
-def strips(count: int, room: int) -> Iterator[Tile]:
+def strips(count: int, room: int) -> Iterator[PairTile]:
     """Strips of the upper triangle of a square, in blocks of `room` pairs at most where these are shorter."""
     start = 0
     while start < count:
         stop = start + max(1, min(count - start, room // (count - start)))
         for begin in range(start, count, room):
             here = slice(start, stop), slice(begin, min(begin + room, count))
-            yield Tile(*here, here)
+            yield PairTile(*here, here)
         start = stop
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairSet:
     """Pairs of inputs. An input that is repeated counts once, so that its entries agree to the last bit.
 
     Args:
@@ -76,7 +76,7 @@ class Pairs:
     listed: bool = False
 
     @classmethod
-    def between(cls, X: np.ndarray, Y: np.ndarray | None = None) -> Pairs:
+    def between(cls, X: np.ndarray, Y: np.ndarray | None = None) -> PairSet:
         """Each input of `X` with each of `Y`, or of `X` where that is not given."""
         both = (X if Y is None else np.concatenate([X, Y])) + 0.0
         at, places = _different(both)
@@ -89,13 +89,13 @@ class Pairs:
         return cls(both[at[order]], rank[first], rank[second])
 
     @classmethod
-    def square(cls, X: np.ndarray) -> Pairs:
+    def square(cls, X: np.ndarray) -> PairSet:
         """Each input of `X` with each, one that is repeated as if it were another."""
         every = np.arange(len(X))
         return cls(X, every, every)
 
     @classmethod
-    def in_turn(cls, X: np.ndarray, Y: np.ndarray) -> Pairs:
+    def in_turn(cls, X: np.ndarray, Y: np.ndarray) -> PairSet:
         """Each input of `X` with that in the same place of `Y`."""
         both = np.concatenate([X, Y]) + 0.0
         at, places = _different(both)
@@ -118,7 +118,7 @@ class Pairs:
             return self.first.shape
         return int(self.first.max()) + 1, len(self.x) - self._begin
 
-    def tiles(self, labels: int = 1) -> Iterator[Tile]:
+    def tiles(self, labels: int = 1) -> Iterator[PairTile]:
         """All pairs of different inputs; of a square the upper triangle.
 
         Args:
@@ -129,7 +129,7 @@ class Pairs:
             size = min(room, max(256, _GATHERED // math.prod(self.x.shape[1:])))
             for start in range(0, len(self.first), size):
                 here = slice(start, start + size)
-                yield Tile(self.first[here], self.second[here], here)
+                yield PairTile(self.first[here], self.second[here], here)
         elif self.is_square:
             count = len(self.x)
             if labels > 1 and _SHARE * (room // count) > count:
@@ -147,9 +147,9 @@ class Pairs:
                         slice(b, min(b + across, width)),
                     )
                     moved = slice(begin + columns.start, begin + columns.stop)
-                    yield Tile(rows, moved, (rows, columns))
+                    yield PairTile(rows, moved, (rows, columns))
 
-    def fill(self, target: np.ndarray, tile: Tile, values: np.ndarray) -> None:
+    def fill(self, target: np.ndarray, tile: PairTile, values: np.ndarray) -> None:
         """Put the values of a tile where they belong: pairs, then any positions of the first and of the second."""
         target[tile.place] = values
         if self.is_square:
@@ -182,12 +182,12 @@ def turned(values: np.ndarray, pairs: int = 2) -> np.ndarray:
     return values.transpose(*reversed(range(pairs)), *second, *first)
 
 
-def _triangle(count: int, room: int) -> Iterator[Tile]:
+def _triangle(count: int, room: int) -> Iterator[PairTile]:
     """The upper triangle of a square, `room` pairs in turn at a time."""
     rows, columns = np.triu_indices(count)
     for start in range(0, rows.size, room):
         here = rows[start : start + room], columns[start : start + room]
-        yield Tile(*here, here)
+        yield PairTile(*here, here)
 
 
 def _different(x: np.ndarray) -> tuple[Int[np.ndarray, " different"], Int[np.ndarray, " input"]]:

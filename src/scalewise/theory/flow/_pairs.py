@@ -36,7 +36,7 @@ _MAX_QUADRATURE_PAIRS = 300  # nested quadrature costs a millisecond a pair; sam
 
 
 @dataclass(frozen=True)
-class Pairs:
+class UnorderedPairs:
     """Pairs of samples, unordered unless made by `ordered`, and where each pair of two equal samples stands."""
 
     first: Int[np.ndarray, " pair"]
@@ -44,19 +44,19 @@ class Pairs:
     index: Int[np.ndarray, "sample sample"]
 
     @staticmethod
-    def of(count: int) -> Pairs:
+    def of(count: int) -> UnorderedPairs:
         r"""All pairs $a\le b$ of `count` samples."""
         first, second = np.triu_indices(count)
         index = np.empty((count, count), dtype=np.intp)
         index[first, second] = index[second, first] = np.arange(first.size)
-        return Pairs(first, second, index)
+        return UnorderedPairs(first, second, index)
 
     @staticmethod
-    def ordered(count: int) -> Pairs:
+    def ordered(count: int) -> UnorderedPairs:
         r"""All pairs $a,b$: what stands on samples, flattened."""
         index = np.arange(count**2).reshape(count, count)
         first, second = np.indices((count, count)).reshape(2, -1)
-        return Pairs(first, second, index)
+        return UnorderedPairs(first, second, index)
 
     @property
     def aa(self) -> Int[np.ndarray, " pair"]:
@@ -84,7 +84,7 @@ class Pairs:
 def moments_on_pairs(
     sigma: Activation,
     kernel: Float[np.ndarray, "sample sample"],
-    pairs: Pairs,
+    pairs: UnorderedPairs,
     orders: Sequence[tuple[int, int]],
 ) -> Moments:
     r"""$M_{pq}$ of all pairs, for orders that are all of `PAIR_ORDERS` or all beyond."""
@@ -95,7 +95,7 @@ def moments_on_pairs(
     return moments(sigma, A, B, C, list(dict.fromkeys(orders)))
 
 
-def jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_array:
+def jacobian(M: dict[tuple[int, int], np.ndarray], pairs: UnorderedPairs) -> sparse.csr_array:
     r"""$J$ as a matrix over pairs: three entries in a row."""
     count = pairs.first.size
     ab = np.arange(count)
@@ -107,7 +107,7 @@ def jacobian(M: dict[tuple[int, int], np.ndarray], pairs: Pairs) -> sparse.csr_a
 def pair_sources(
     sigma: Activation,
     kernel: np.ndarray,
-    pairs: Pairs,
+    pairs: UnorderedPairs,
     rule: JointRule,
     moments: dict[tuple[int, int], np.ndarray],
 ) -> tuple[Float[np.ndarray, "_estimate pair pair"], Float[np.ndarray, "pair pair"]]:
@@ -145,7 +145,7 @@ def pair_sources(
     return out, error
 
 
-def _features(sigma: Activation, nodes: np.ndarray, pairs: Pairs) -> np.ndarray:
+def _features(sigma: Activation, nodes: np.ndarray, pairs: UnorderedPairs) -> np.ndarray:
     r"""$\sigma_a\sigma_b$ at the nodes without its constant part."""
     delta = increment(sigma, 0)
     s = delta(nodes)
@@ -179,7 +179,7 @@ def _from_nodes(
 
 
 def _two_inputs(
-    sigma: Activation, kernel: np.ndarray, pairs: Pairs
+    sigma: Activation, kernel: np.ndarray, pairs: UnorderedPairs
 ) -> list[tuple[np.ndarray, np.ndarray, Estimate]]:
     r"""Where $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ has at most two distinct inputs, and what it is."""
     K, family = np.diagonal(kernel), (0, 0, 0, 0)

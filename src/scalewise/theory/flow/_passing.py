@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -204,18 +204,13 @@ def _estimated(
     known, errors = {}, {}
     for layer, found in sums.items():
         pairs = zip(*(own.result() for own in found), strict=True)
-        known[layer], errors[layer] = map(_paired, pairs)
+        known[layer], errors[layer] = (Pair(C, *(T or (None,))) for C, *T in pairs)
     diagonals = {
         layer: np.diagonal(pair.C).copy()
         for layer, pair in known.items()
         if program.has_one_site(layer)
     }
     return known, errors, diagonals
-
-
-def _paired(tiles: Sequence[np.ndarray]) -> Pair:
-    """C, and T if it is there."""
-    return Pair(tiles[0], *(tiles[1:] or (None,)))
 
 
 def _cut_out(values: np.ndarray, rows: Inputs, columns: Inputs) -> np.ndarray:

@@ -35,7 +35,7 @@ _LARGEST = 1 << 16  # numbers of a pair of inputs that stay in cache
 
 @dataclass(frozen=True)
 class Shifts:
-    """The part of a program that goes shift by shift.
+    """The first layers of a program, whose positions are paired one shift after the other.
 
     Args:
         sizes: Positions along the axes that are shifted; none if nothing is.

@@ -32,7 +32,7 @@ _FALLS = 0.1  # two coefficients beside the two before them, as long as the seri
 
 
 @dataclass(frozen=True)
-class Part:
+class LayerEstimates:
     """An expectation at one layer: estimates along the first axis, and the error of each entry."""
 
     value: Float[np.ndarray, "_estimate *shape"]  # one estimate, or one per scramble of a sample
@@ -44,7 +44,7 @@ class Part:
         return np.asarray(np.std(self.value, axis=0))
 
 
-Parts = Mapping[Hashable, Part]
+Parts = Mapping[Hashable, LayerEstimates]
 
 
 @dataclass(frozen=True)
@@ -130,43 +130,20 @@ def along(
         if layer >= again and K.shape[1] <= MOST_INPUTS:
             blend = _longest(K, layer, evaluate, found)
             again = layer + pause(layer)
-        end = layer + (len(blend.stretch.weights) if blend else 1)
+        length, at = blend or (1, evaluate)
+        end = layer + length
         for here in range(layer, end):
             known = found.pop(here, None)
-            if blend and known is None:
-                yield blend.at(here)
-            else:
-                yield evaluate(here) if known is None else known
+            yield at(here) if known is None else known
         if blend:
             again = end
         layer = end
 
 
-@dataclass(frozen=True)
-class _Blend:
-    """The parts of an expectation along a stretch, from those at its nodes."""
-
-    stretch: Stretch
-    values: dict[Hashable, Float[np.ndarray, "node _estimate ..."]]
-    errors: dict[Hashable, Float[np.ndarray, "node ..."]]
-    tails: dict[Hashable, Float[np.ndarray, "*_"]]
-
-    def at(self, layer: int) -> Parts:
-        """Those of one layer."""
-        weights = self.stretch.weights[layer - self.stretch.first]
-        return {
-            key: Part(
-                np.tensordot(weights, values, 1),
-                np.tensordot(np.abs(weights), self.errors[key], 1) + self.tails[key],
-            )
-            for key, values in self.values.items()
-        }
-
-
 def _longest(
     K: np.ndarray, first: int, evaluate: Callable[[int], Parts], found: dict[int, Parts]
-) -> _Blend | None:
-    """The longest stretch from a layer on that interpolates; ``None`` if there is none."""
+) -> tuple[int, Callable[[int], Parts]] | None:
+    """The longest stretch from a layer on that interpolates, and its parts by layer; ``None`` if there is none."""
     diagonal = np.einsum("laa->la", K)
     size = np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
     for length in lengths(first, len(K)):
@@ -178,13 +155,14 @@ def _longest(
                 found[node] = evaluate(node)
         blend = _blended(stretch, [found[node] for node in stretch.nodes.tolist()])
         if blend is not None:
-            return blend
+            return length, blend
     return None
 
 
-def _blended(stretch: Stretch, nodes: list[Parts]) -> _Blend | None:
-    """The stretch as its nodes tell it, if they are enough."""
-    values, errors, tails = {}, {}, {}
+def _blended(stretch: Stretch, nodes: list[Parts]) -> Callable[[int], Parts] | None:
+    """The parts of an expectation at any layer of a stretch from those at its nodes, if these are enough."""
+    values: dict[Hashable, np.ndarray] = {}
+    errors, tails = {}, {}
     for key, one in nodes[0].items():
         here = [node[key] for node in nodes]
         if any(part.value.shape != one.value.shape for part in here):
@@ -200,4 +178,15 @@ def _blended(stretch: Stretch, nodes: list[Parts]) -> _Blend | None:
             return None
         # What scrambles disagree by is in their spread.
         tails[key] = np.maximum(tail - spread, 0.0)
-    return _Blend(stretch, values, errors, tails)
+
+    def at(layer: int) -> Parts:
+        weights = stretch.weights[layer - stretch.first]
+        return {
+            key: LayerEstimates(
+                np.tensordot(weights, value, 1),
+                np.tensordot(np.abs(weights), errors[key], 1) + tails[key],
+            )
+            for key, value in values.items()
+        }
+
+    return at

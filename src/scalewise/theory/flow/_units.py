@@ -61,7 +61,7 @@ Slopes = dict[tuple[int, Sites], np.ndarray]
 
 
 @dataclass
-class Units:
+class DrawnUnits:
     """Single channels of some fields.
 
     Args:
@@ -312,7 +312,7 @@ def _chained(
 
 
 def _mixed(rows: np.ndarray, slopes: Slopes, sizes: Sequence[int]) -> Slopes:
-    """Each position of those that a matrix of each input mixes in turn."""
+    """Slopes behind a matrix of each input: those of every position that it mixes, one after the other."""
     parts = []
     for (k, sites), J in slopes.items():
         whole = np.broadcast_to(J, (len(J), *sizes, J.shape[-1])).reshape(len(J), len(sites), -1)

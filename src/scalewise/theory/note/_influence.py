@@ -203,7 +203,8 @@ def second_moment(
         K = kernels.Sigma[k - 1]
         fourth = net.C_W[k] ** 2 / d[k] * pair_of(net, K, (1, 1), (1, 1))
         watched, moved = kernels.path(k + 1, ell - 1), kernels.path(k + 1, L - 1)
-        Q = kernels.dot(k) ** 2 * Q + fourth * _watched(watched) * _moved(moved)
+        own = np.diagonal(watched)[:, None]  # its value at (x, x), where x is the first sample
+        Q = kernels.dot(k) ** 2 * Q + fourth * own * _moved(moved)
         out.append(Q)
     return np.array(out[::-1])
 
@@ -365,11 +366,6 @@ def _over_blocks(kernels: NoteKernels, own: np.ndarray) -> Pairs:
 def pair_of(net: Network, K: np.ndarray, p: tuple[int, ...], q: tuple[int, ...]) -> np.ndarray:
     diagonal = np.diagonal(K)
     return pair_moment(net.activation, diagonal[:, None], diagonal[None], K, p, q).value
-
-
-def _watched(kernel: np.ndarray) -> np.ndarray:
-    """Its value at (x, x), where x is the first sample."""
-    return np.broadcast_to(np.diagonal(kernel)[:, None], kernel.shape)
 
 
 def _moved(kernel: np.ndarray) -> np.ndarray:

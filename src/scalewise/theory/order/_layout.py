@@ -19,8 +19,8 @@ from scipy import sparse
 from scalewise.gaussian import Places
 from scalewise.networks.spi import Draw, Mix, NetworkCourse, Program, Weigh, course
 from scalewise.theory.flow._fields import Fields
+from scalewise.theory.flow._labels import blocks
 from scalewise.theory.flow._room import Pair
-from scalewise.theory.flow._rules import blocks
 
 Strip = Float[np.ndarray, "_row _column"]  # labels of an input, and of it and all later ones
 

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.theory.flow._pairs import Pairs
+from scalewise.theory.flow._pairs import UnorderedPairs
 from scalewise.theory.order._fluctuations import Heard, OrderOne, lifted, lifted_second, summed
 from scalewise.theory.order._jets import Component, Jet, Pair
 from scalewise.theory.order._readers import OnPairs, Operator, Reader, lift_of, pairs_of
@@ -69,7 +69,7 @@ class Neurons:
     def _lift(self, j: int, pair: Pair) -> Operator | float:
         return lift_of(self.lifts[j], pair)
 
-    def _pairs(self, pair: Pair) -> Pairs:
+    def _pairs(self, pair: Pair) -> UnorderedPairs:
         return pairs_of(self.labels, pair)
 
     def _shift(self, pair: Pair) -> np.ndarray:

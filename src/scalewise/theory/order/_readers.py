@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from scalewise.theory.flow._layer import Expectations, as_many
-from scalewise.theory.flow._pairs import Pairs
+from scalewise.theory.flow._pairs import UnorderedPairs
 from scalewise.theory.order._densities import densities
 from scalewise.theory.order._jets import Pair
 from scalewise.theory.order._terms import (
@@ -86,7 +86,7 @@ class Reader:
         """True if the activation has no curvature."""
         return self.expectations.sigma.is_piecewise_linear
 
-    def pairs(self, pair: Pair) -> Pairs:
+    def pairs(self, pair: Pair) -> UnorderedPairs:
         """Its labels, two by two."""
         return pairs_of(self.labels, pair)
 
@@ -318,11 +318,11 @@ _FAMILY = {(1, 1, 0, 0): (0, 0, 1, 1), (2, 1, 1, 0): (2, 0, 1, 1)}
 
 
 @lru_cache(maxsize=512)
-def _pairs(count: int, same: bool) -> Pairs:
-    return Pairs.of(count) if same else Pairs.ordered(count)
+def _pairs(count: int, same: bool) -> UnorderedPairs:
+    return UnorderedPairs.of(count) if same else UnorderedPairs.ordered(count)
 
 
-def pairs_of(count: int, pair: Pair) -> Pairs:
+def pairs_of(count: int, pair: Pair) -> UnorderedPairs:
     """Pairs of labels, unordered where both have the same jet."""
     return _pairs(count, pair[0] == pair[1])
 

@@ -52,7 +52,7 @@ def _tensors(net: Network, x: Samples, K: Samples, letters: Collection[str]) -> 
 
 
 def _check_size(net: Network, count: int, letters: Collection[str]) -> None:
-    """Refuse more than the memory bears."""
+    """Refuse tensors that do not fit into the memory."""
     hidden = net.depth - 1
     if count * hidden > MOST_PATHS:
         raise ValueError(

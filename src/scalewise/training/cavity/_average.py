@@ -29,7 +29,7 @@ Means = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class NeuronLaw:
     r"""How outputs of the rest and neurons are distributed at the start.
 
     Args:
@@ -46,7 +46,7 @@ class Law:
 
 
 def moments_of_scrambles(
-    rest: Rest, course: FlowPieces, law: Law, *, draws: int, scrambles: int, seed: int
+    rest: Rest, course: FlowPieces, law: NeuronLaw, *, draws: int, scrambles: int, seed: int
 ) -> Iterator[Means]:
     r"""Means over draws of trained outputs, one after the other from independent scrambles.
 
@@ -77,7 +77,7 @@ def moments_of_scrambles(
         yield first, first_nlo, second, second_nlo
 
 
-def _drawn(law: Law, draws: int, stream: np.random.Generator) -> tuple[np.ndarray, ...]:
+def _drawn(law: NeuronLaw, draws: int, stream: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Preactivations of two neurons and outputs of the rest; the largest directions by the first points."""
     from scipy.stats import qmc  # here, because its import takes as long as many a prediction
 
@@ -98,7 +98,11 @@ def _root(K: np.ndarray) -> np.ndarray:
 
 
 def _moments(
-    rest: Rest, course: FlowPieces, law: Law, z: tuple[np.ndarray, np.ndarray], outputs: np.ndarray
+    rest: Rest,
+    course: FlowPieces,
+    law: NeuronLaw,
+    z: tuple[np.ndarray, np.ndarray],
+    outputs: np.ndarray,
 ) -> Means:
     size, first, second = np.sqrt(law.C_W), 0.0, 0.0
     one: list[np.ndarray] = []

@@ -149,7 +149,7 @@ class _Samples:
             a[0, 0] += neuron.a
             # A neuron enters with its coupling: the highest power of its own motion is not seen.
             sigma = taylor(jet[: orders[n]], z)
-            found += shifted(product(sigma, a, _outer), n)
+            found += shifted(product(sigma, a, lambda s, w: s[..., None] * w[..., None, :]), n)
             moved.append(z)
             weights.append(a)
         return found, moved, weights
@@ -163,9 +163,11 @@ class _Samples:
         pushes = [error]
         for n, jet in enumerate(self.jets):
             slope = taylor(jet[1 : max(orders[n], 2)], moved[n])
-            along = product(weights[n], error, _inner)
+            along = product(weights[n], error, lambda a, e: (e * a[:, None, :]).sum(axis=-1))
             pushes.append(shifted(product(slope, along), n))
-            pushes.append(shifted(product(taylor(jet[: orders[n]], moved[n]), error, _summed), n))
+            sigma = taylor(jet[: orders[n]], moved[n])
+            summed = product(sigma, error, lambda s, e: (s[..., None] * e).sum(axis=-2))
+            pushes.append(shifted(summed, n))
         return pushes
 
 
@@ -179,15 +181,3 @@ def _flowed(seen: _Samples, sums: State, time: float) -> State:
     k4 = seen.push(moved(k3, time))
     mean = [(a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)]
     return moved(mean, time)
-
-
-def _outer(sigma: np.ndarray, a: np.ndarray) -> np.ndarray:
-    return sigma[..., None] * a[..., None, :]
-
-
-def _inner(a: np.ndarray, error: np.ndarray) -> np.ndarray:
-    return (error * a[:, None, :]).sum(axis=-1)
-
-
-def _summed(sigma: np.ndarray, error: np.ndarray) -> np.ndarray:
-    return (sigma[..., None] * error).sum(axis=-2)

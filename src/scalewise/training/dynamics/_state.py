@@ -1,4 +1,4 @@
-r"""What one network is to the theory of its training: outputs, NTK, dNTK and both ddNTKs on a set of points.
+r"""The state of one network in training: outputs, NTK, dNTK and both ddNTKs on a set of points.
 
 A point is an output of the network at a sample, $(i,\delta)$: neural and sample indices always move together, so
 the two are one index here and formulas have half as many. Points of the training samples come first, output by

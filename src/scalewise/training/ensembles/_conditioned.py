@@ -12,7 +12,6 @@ Source: PDLT (10.44)-(10.49); (6.57), (6.64) for each network.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -32,7 +31,7 @@ from scalewise.nets._sampler import (
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
-from scalewise.training.ensembles._reading import Reading, upper
+from scalewise.training.ensembles._reading import NetworkReading, upper
 
 STREAM = 5
 Kernels = Float[np.ndarray, "network sample sample"]
@@ -46,7 +45,7 @@ def conditioned_ensemble(
     *,
     weighted: bool,
     dtype: str,
-) -> tuple[Reading, NetworkEnsemble, float]:
+) -> tuple[NetworkReading, NetworkEnsemble, float]:
     """The ensemble of one set of widths, and the log evidence from which weights are counted.
 
     Args:
@@ -60,8 +59,25 @@ def conditioned_ensemble(
     count = len(task.inputs)
     mean, _, evidence = _conditioned(metric[None], task.targets, algorithm.noise_variance, dtype)
     R = np.zeros((len(metric), count))
-    reading, level = Reading(task, R, mean[0]), float(evidence[0])
-    group = _HiddenLayers(net, task, algorithm.noise_variance, reading, level, weighted, dtype)
+    reading, level = NetworkReading(task, R, mean[0]), float(evidence[0])
+
+    def draw(keys: np.ndarray) -> dict[str, np.ndarray]:
+        """Readings of each network, times its weight and the square of it where it has one."""
+        mean, spread, evidence = _conditioned(
+            _metrics(net, task.all_inputs, keys, dtype),
+            task.targets,
+            algorithm.noise_variance,
+            dtype,
+        )
+        found = reading.of(mean, spread)
+        u = found["output"]
+        found["spread"] = upper(u[:, :, None] * u[:, None, :])
+        if not weighted:
+            return found
+        w = np.exp(evidence - level)[:, None]
+        squares = {f"{name}~": w**2 * a for name, a in found.items()}
+        return {name: w * a for name, a in found.items()} | squares | {"weight": w, "weight~": w**2}
+
     names = [*reading.names, "spread"]
     if weighted:
         names = [*names, *(f"{name}~" for name in names), "weight", "weight~"]
@@ -71,53 +87,27 @@ def conditioned_ensemble(
     sums: dict[str, Kind] = dict.fromkeys(names, MeanSums)
     return (
         reading,
-        NetworkEnsemble(name, group.draw, sums, first_activation(net), (STREAM, *n), 8 * floats),
+        NetworkEnsemble(name, draw, sums, first_activation(net), (STREAM, *n), 8 * floats),
         level,
     )
 
 
-@dataclass(frozen=True)
-class _HiddenLayers:
-    """Hidden layers of one shape."""
-
-    net: Network
-    task: Task
-    noise_variance: float
-    reading: Reading
-    level: float
-    weighted: bool
-    dtype: str
-
-    def draw(self, keys: np.ndarray) -> dict[str, np.ndarray]:
-        """Readings of each network, times its weight and the square of it where it has one."""
-        mean, spread, evidence = _conditioned(
-            self._metrics(keys), self.task.targets, self.noise_variance, self.dtype
-        )
-        found = self.reading.of(mean, spread)
-        u = found["output"]
-        found["spread"] = upper(u[:, :, None] * u[:, None, :])
-        if not self.weighted:
-            return found
-        w = np.exp(evidence - self.level)[:, None]
-        squares = {f"{name}~": w**2 * a for name, a in found.items()}
-        return {name: w * a for name, a in found.items()} | squares | {"weight": w, "weight~": w**2}
-
-    def _metrics(self, keys: np.ndarray) -> Kernels:
-        net, x = self.net, self.task.all_inputs
-        if not net.is_perceptron:
-            drawn = DrawnProgram(net.program, (net.depth,), slopes=False)
-            count = sum(math.prod(size) for size in drawn.sizes)
-            if not count:
-                return np.broadcast_to(first_layer(net, x), (len(keys), len(x), len(x)))
-            numbers = draw_numbers(keys, count, self.dtype)
-            found, *_ = sample_program(numbers, x.astype(self.dtype), drawn=drawn)
-            return np.asarray(found[:, 0], np.float64)
-        if net.depth == 1:
-            return np.broadcast_to(first_metric(net, x), (len(keys), len(x), len(x)))
-        sizes = zip(net.widths[1:-1], ranks(net, len(x)), strict=True)
-        numbers = draw_numbers(keys, sum(n * rank for n, rank in sizes), self.dtype)
-        layers = draw_layers(net, first_factor(net, x), numbers, sigma=traced(net.activation))
-        return metrics(net, layers)[:, -1]
+def _metrics(net: Network, x: np.ndarray, keys: np.ndarray, dtype: str) -> Kernels:
+    """Metrics of the last layer, given hidden layers that are drawn."""
+    if not net.is_perceptron:
+        drawn = DrawnProgram(net.program, (net.depth,), slopes=False)
+        count = sum(math.prod(size) for size in drawn.sizes)
+        if not count:
+            return np.broadcast_to(first_layer(net, x), (len(keys), len(x), len(x)))
+        numbers = draw_numbers(keys, count, dtype)
+        found, *_ = sample_program(numbers, x.astype(dtype), drawn=drawn)
+        return np.asarray(found[:, 0], np.float64)
+    if net.depth == 1:
+        return np.broadcast_to(first_metric(net, x), (len(keys), len(x), len(x)))
+    sizes = zip(net.widths[1:-1], ranks(net, len(x)), strict=True)
+    numbers = draw_numbers(keys, sum(n * rank for n, rank in sizes), dtype)
+    layers = draw_layers(net, first_factor(net, x), numbers, sigma=traced(net.activation))
+    return metrics(net, layers)[:, -1]
 
 
 def _conditioned(

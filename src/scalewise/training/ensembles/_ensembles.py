@@ -24,7 +24,7 @@ from scalewise.nets._random import network_keys
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm
-from scalewise.training.ensembles._reading import Reading, upper
+from scalewise.training.ensembles._reading import NetworkReading, upper
 from scalewise.training.ensembles._start import (
     Start,
     draw,
@@ -95,7 +95,7 @@ def trained_ensembles(
     control: Control,
     dtype: str,
     changes: bool,
-) -> tuple[Reading, list[tuple[NetworkEnsemble, int]]]:
+) -> tuple[NetworkReading, list[tuple[NetworkEnsemble, int]]]:
     """Ensembles of one set of widths, each with its number of networks for one that is asked for.
 
     Args:
@@ -110,7 +110,7 @@ def trained_ensembles(
     curriculum = plan(net, task, algorithm, known.h, scale=known.scale, dtype=dtype)
     count = len(task.inputs)
     R = _mean_response(curriculum, known, count)
-    reading = Reading(task, R, (R @ task.targets).T)
+    reading = NetworkReading(task, R, (R @ task.targets).T)
     group = _Networks(net, task, algorithm, curriculum, reading, control, dtype, changes)
     parts = [*reading.names, "spread", *["ntk_change"][: int(changes)]]
     told = [*parts, LOST, "off"]
@@ -152,7 +152,7 @@ class _Networks:
     task: Task
     algorithm: Algorithm
     curriculum: Curriculum
-    reading: Reading
+    reading: NetworkReading
     control: Control
     dtype: str
     changes: bool

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalewise.nets._ensemble import LOST, Sums
-from scalewise.training.ensembles._reading import Reading, whole
+from scalewise.training.ensembles._reading import NetworkReading, whole
 from scalewise.training.ensembles._training import FAILURES
 
 EFFECTIVE = 100  # networks: with fewer, neither a posterior nor its standard error is to be trusted
 Estimate = tuple[np.ndarray, np.ndarray]
 
 
-class Source(ABC):
+class EstimateSource(ABC):
     """Means of what was read off networks."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class Means(Source):
+class Means(EstimateSource):
     """Plain means, added over independent ensembles."""
 
     terms: Sequence[dict[str, Sums]]
@@ -99,7 +99,7 @@ class Means(Source):
 
 
 @dataclass(frozen=True)
-class Weighted(Source):
+class Weighted(EstimateSource):
     """Means of networks that count differently, by the ratio of two means; its bias is one over their number."""
 
     sums: dict[str, Sums]
@@ -144,7 +144,7 @@ class Weighted(Source):
         return value, np.sqrt(np.maximum(variance, 0.0) / own.count) / w
 
     def covariance_of_mean(self) -> np.ndarray:
-        """To leading order in one over the number of networks."""
+        """Covariance of the mean outputs, to leading order in one over the number of networks."""
         w, square = (float(self.sums[n].mean()[0]) for n in ("weight", "weight~"))
         m, its = self.mean("output")[0], self.sums["output~"].mean()
         a, b = np.triu_indices(m.size)
@@ -152,18 +152,18 @@ class Weighted(Source):
         return found / (self.sums["weight"].count * w**2)
 
 
-def _outputs(reading: Reading, source: Source) -> Estimate:
+def _outputs(reading: NetworkReading, source: EstimateSource) -> Estimate:
     outputs = len(reading.centre)
     return _shaped(source.mean("output"), (outputs, -1))
 
 
-def _bias(reading: Reading, source: Source) -> Estimate:
+def _bias(reading: NetworkReading, source: EstimateSource) -> Estimate:
     mean, sem = _outputs(reading, source)
     assert reading.task.test_targets is not None
     return mean - reading.task.test_targets.T, sem
 
 
-def _joint(reading: Reading, source: Source) -> Estimate:
+def _joint(reading: NetworkReading, source: EstimateSource) -> Estimate:
     """The covariance of all outputs on all tests, (joint, joint)."""
     product, sem = source.mean("product")
     m = source.mean("output")[0]
@@ -173,7 +173,7 @@ def _joint(reading: Reading, source: Source) -> Estimate:
     return whole(found, m.size), whole(sem, m.size)
 
 
-def _covariance(reading: Reading, source: Source) -> Estimate:
+def _covariance(reading: NetworkReading, source: EstimateSource) -> Estimate:
     outputs = len(reading.centre)
     value, sem = (
         a.reshape(outputs, len(a) // outputs, outputs, -1).transpose(0, 2, 1, 3)
@@ -182,12 +182,12 @@ def _covariance(reading: Reading, source: Source) -> Estimate:
     return value, sem
 
 
-def _variance(reading: Reading, source: Source) -> Estimate:
+def _variance(reading: NetworkReading, source: EstimateSource) -> Estimate:
     value, sem = (np.diag(a) for a in _joint(reading, source))
     return _shaped((value, sem), (len(reading.centre), -1))
 
 
-def _change(reading: Reading, source: Source) -> Estimate:
+def _change(reading: NetworkReading, source: EstimateSource) -> Estimate:
     outputs, samples = reading.centre.shape
     value, sem = (
         a.reshape(outputs, samples, outputs, samples).transpose(0, 2, 1, 3)
@@ -196,7 +196,7 @@ def _change(reading: Reading, source: Source) -> Estimate:
     return value, sem
 
 
-def _named(name: str) -> Callable[[Reading, Source], Estimate]:
+def _named(name: str) -> Callable[[NetworkReading, EstimateSource], Estimate]:
     return lambda reading, source: source.mean(name)
 
 
@@ -205,7 +205,7 @@ def _shaped(found: Estimate, shape: tuple[int, ...]) -> Estimate:
 
 
 # How what is known of trained networks is read off the means.
-ESTIMATORS: dict[str, Callable[[Reading, Source], Estimate]] = {
+ESTIMATORS: dict[str, Callable[[NetworkReading, EstimateSource], Estimate]] = {
     "output_mean": _outputs,
     "output_covariance": _covariance,
     "variance": _variance,

@@ -32,8 +32,14 @@ from scalewise.training._selection import selected
 from scalewise.training._task import check_targets, check_task
 from scalewise.training.ensembles._conditioned import conditioned_ensemble
 from scalewise.training.ensembles._ensembles import Control, Pilot, pilot, trained_ensembles
-from scalewise.training.ensembles._estimates import ESTIMATORS, Estimate, Means, Source, Weighted
-from scalewise.training.ensembles._reading import Reading
+from scalewise.training.ensembles._estimates import (
+    ESTIMATORS,
+    Estimate,
+    EstimateSource,
+    Means,
+    Weighted,
+)
+from scalewise.training.ensembles._reading import NetworkReading
 from scalewise.training.ensembles._training import CLOSE
 
 _SUFFIXES = {1.0: "_nlo", HALF: "_half"}  # of coefficients of the first power of 1/n
@@ -186,9 +192,9 @@ def measure_training(
 class _Plan(NamedTuple):
     """Ensembles of one set of widths, how often each is drawn, and how their sums are read."""
 
-    reading: Reading
+    reading: NetworkReading
     ensembles: list[tuple[NetworkEnsemble, int]]
-    read: Callable[[Sequence[Any]], Source]
+    read: Callable[[Sequence[Any]], EstimateSource]
 
 
 def _drawn(
@@ -196,7 +202,7 @@ def _drawn(
     networks: int,
     progress: Callable[[int, int], Any] | bool | None,
     options: dict[str, Any],
-) -> list[Source]:
+) -> list[EstimateSource]:
     """All ensembles, run."""
     total = networks * sum(many for plan in plans for _, many in plan.ensembles)
     with blas_threads_for(), Reporter(progress, total, "networks") as report:
@@ -215,8 +221,10 @@ def row_of(name: str) -> Outcome:
 
 def _obstacle(name: str, asked: Asked) -> str:
     """Why an observable cannot be measured, a clause."""
-    own = _fixed_ntk(asked) if name == "ntk_change" else ""
-    return row_of(name).obstacle_of_networks(asked) or own
+    why = row_of(name).obstacle_of_networks(asked)
+    if not why and name == "ntk_change" and not asked.algorithm.trains_hidden:
+        return f"{type(asked.algorithm).__name__} does not train by the NTK"
+    return why
 
 
 def _check_read_out(asked: Asked) -> None:
@@ -227,12 +235,6 @@ def _check_read_out(asked: Asked) -> None:
             f"{type(asked.algorithm).__name__} is measured by outputs that are Gaussian given the hidden layers, "
             f"and the read-out of this network has weights that are {law.name}. Give it law='normal'."
         )
-
-
-def _fixed_ntk(asked: Asked) -> str:
-    if not asked.algorithm.trains_hidden:
-        return f"{type(asked.algorithm).__name__} does not train by the NTK"
-    return ""
 
 
 def _plan(
@@ -260,7 +262,7 @@ def _plan(
     return _Plan(reading, ensembles, Means)
 
 
-def _status(shapes: Sequence[Network], sources: Sequence[Source]) -> dict[str, object]:
+def _status(shapes: Sequence[Network], sources: Sequence[EstimateSource]) -> dict[str, object]:
     """Attributes that tell which networks count, and a warning where not all of them do."""
     told = [
         f"Hidden widths {list(net.widths[1:-1])}: {sentence}"

@@ -1,4 +1,4 @@
-r"""What is read off the outputs of a network, and what can be taken off it again because its mean is known.
+r"""Readings of the outputs of a network, and parts of them whose mean is known and can be taken off again.
 
 All that an ensemble tells is made of means: of outputs, of products of outputs about a centre that is chosen
 beforehand, of losses. A control variate has the same means of something that is nearly the same and costs nothing
@@ -27,7 +27,7 @@ Parts = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Reading:
+class NetworkReading:
     r"""The quantities that are read off each network.
 
     Args:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,18 +42,6 @@ CLOSE = {"float32": 1e-4, "float64": 1e-6}  # of the initial error: what may be 
 LOCAL = 0.05  # of that: what a step of a flow may be off by
 
 
-class Shape(NamedTuple):
-    """The key by which programs are compiled.
-
-    Args:
-        own: The network, its parameters in a row.
-        ridged: Whether there is a ridge.
-    """
-
-    own: Packed
-    ridged: bool
-
-
 @dataclass(frozen=True)
 class Lesson:
     """The task of a training, and how far it goes.
@@ -73,9 +61,14 @@ class Lesson:
     to_the_end: bool
 
     @property
-    def shape(self) -> Shape:
-        """The key by which its program is compiled."""
-        return Shape(packed(self.net), self.ridge > 0)
+    def own(self) -> Packed:
+        """The network, its parameters in a row: the key by which its program is compiled."""
+        return packed(self.net)
+
+    @property
+    def pull(self) -> Any:
+        """The ridge as programs take it: none where it is 0."""
+        return np.asarray(self.ridge, self.dtype) if self.ridge else None
 
     @property
     def rates(self) -> np.ndarray:
@@ -88,18 +81,9 @@ class Lesson:
         return str(self.x.dtype)
 
 
-class Finished(NamedTuple):
-    """Networks after training, or what became of them.
-
-    Args:
-        parameters: (network, parameter); of a network that failed those that it had before.
-        failed: Of each network which of `FAILURES` was its own, if any.
-        off: What steps that the error control did not allow may have moved outputs by.
-    """
-
-    parameters: Any
-    failed: Bool[np.ndarray, "network failure"]
-    off: Float[np.ndarray, " network"]
+# Networks after training: their parameters, (network, parameter), or what they were before if a network failed; of
+# each which of `FAILURES` was its own; and what steps beyond the error control may have moved outputs by.
+Finished = tuple[Any, Bool[np.ndarray, "network failure"], Float[np.ndarray, " network"]]
 
 
 @dataclass(frozen=True)
@@ -126,20 +110,14 @@ class DescentProgram:
         first = done if len(rates) > 1 else 0
         eta = np.zeros(CHUNK, lesson.dtype)
         eta[:count] = np.resize(np.array(rates), first + count)[first:]
-        numbers = np.array([self.motion.momentum, lesson.ridge], lesson.dtype)
+        numbers = np.asarray(self.motion.momentum, lesson.dtype), lesson.pull
         given = (start, y, state, lesson.x, lesson.rates, numbers, eta, count)
-        delta, velocity, left = _descended(lesson.shape, self.motion.rule, *given)
+        delta, velocity, left = _descended(lesson.own, self.motion.rule, *given)
         return (delta, velocity), left, np.full(len(y), done + count >= self.steps)
 
     def off(self, lesson: Lesson, state: tuple[Any, ...]) -> Float[np.ndarray, " network"]:
         """Nothing: steps are what training is made of."""
         return np.zeros(len(state[0]))
-
-    def train(
-        self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
-    ) -> Finished:
-        """All steps; see `_looped`."""
-        return _looped(self, lesson, start, goals)
 
 
 @dataclass(frozen=True)
@@ -165,8 +143,8 @@ class FlowProgram:
 
     def begun(self, lesson: Lesson, start: Any, y: Any) -> tuple[Any, ...]:
         """Rest, with the force there; a first step that is surely short enough."""
-        delta, ridge = jnp.zeros_like(start), np.asarray(lesson.ridge, lesson.dtype)
-        force, left = _forces(lesson.shape, start, delta, y, lesson.x, lesson.rates, ridge)
+        delta = jnp.zeros_like(start)
+        force, left = _forces(lesson.own, start, delta, y, lesson.x, lesson.rates, lesson.pull)
         t = jnp.zeros_like(left)
         return delta, force, t, jnp.full_like(t, 0.1 / (self.h_max + lesson.ridge)), t, left
 
@@ -176,22 +154,17 @@ class FlowProgram:
         """The state a few steps later, what is left of the error, and who has reached the time."""
         allowed = LOCAL * CLOSE[lesson.dtype] * lesson.scale / math.sqrt(self.h_max)
         least = LEAST / (self.h_max + lesson.ridge)
-        numbers = np.array([lesson.ridge, self.time, allowed, least], lesson.dtype)
-        state = _flowed(lesson.shape, start, y, state, lesson.x, lesson.rates, numbers)
-        return state, state[-1], np.asarray(state[2]) >= numbers[1]
+        end, *rest = np.array([self.time, allowed, least], lesson.dtype)
+        given = (start, y, state, lesson.x, lesson.rates, (lesson.pull, end, *rest))
+        state = _flowed(lesson.own, *given)
+        return state, state[-1], np.asarray(state[2]) >= end
 
     def off(self, lesson: Lesson, state: tuple[Any, ...]) -> Float[np.ndarray, " network"]:
         """From the squares of errors of parameters to an error of outputs."""
         return np.sqrt(self.h_max * np.asarray(state[4], np.float64))
 
-    def train(
-        self, lesson: Lesson, start: Any, goals: Float[np.ndarray, "network output train"]
-    ) -> Finished:
-        """To the time or to the end; see `_looped`."""
-        return _looped(self, lesson, start, goals)
 
-
-def _looped(
+def looped(
     program: DescentProgram | FlowProgram,
     lesson: Lesson,
     start: Any,
@@ -231,7 +204,7 @@ def _looped(
             raise _diverged(lesson, failed[:, 0])
         raise _unfinished(lesson, failed[:, 1], left, close, done, half)
     moved = jnp.where(jnp.asarray(lost)[:, None], 0, state[0])
-    return Finished(start + moved, failed, np.where(lost, 0.0, program.off(lesson, state)))
+    return start + moved, failed, np.where(lost, 0.0, program.off(lesson, state))
 
 
 @jax.jit
@@ -272,17 +245,17 @@ def _unfinished(
 
 
 def _force(
-    shape: Shape, start: Any, delta: Any, y: Any, x: Any, rates: Any, ridge: Any
+    own: Packed, start: Any, delta: Any, y: Any, x: Any, rates: Any, ridge: Any
 ) -> tuple[Any, Any]:
     r"""$F$ of one network, and a bound of what is left of the errors of its outputs.
 
     Without a ridge, the errors. With one, what $\sqrt{\sum F^2/\lambda}$ can still move outputs by: in a
     direction of the NTK it is $\sqrt h\,r$, which moves them by $hr/(h+\rho)\le\sqrt h\,r/(2\sqrt\rho)$.
     """
-    z, pull = jax.vjp(lambda p: shape.own.outputs(p, x)[0], start + delta)
+    z, pull = jax.vjp(lambda p: own.outputs(p, x)[0], start + delta)
     e = z - y
     force = rates * pull(e)[0]
-    if not shape.ridged:
+    if ridge is None:
         return force, jnp.abs(e).max()
     force += ridge * delta
     return force, _length(force, rates) / (2 * jnp.sqrt(ridge))
@@ -294,14 +267,14 @@ def _length(step: Any, rates: Any) -> Any:
     return jnp.sqrt(jnp.where(moves, step**2 / jnp.where(moves, rates, 1), 0).sum())
 
 
-@partial(jax.jit, static_argnames="shape")
-def _forces(shape: Shape, start: Any, delta: Any, y: Any, x: Any, rates: Any, ridge: Any) -> Any:
-    return jax.vmap(lambda p, d, t: _force(shape, p, d, t, x, rates, ridge))(start, delta, y)
+@partial(jax.jit, static_argnames="own")
+def _forces(own: Packed, start: Any, delta: Any, y: Any, x: Any, rates: Any, ridge: Any) -> Any:
+    return jax.vmap(lambda p, d, t: _force(own, p, d, t, x, rates, ridge))(start, delta, y)
 
 
-@partial(jax.jit, static_argnames=("shape", "rule"))
+@partial(jax.jit, static_argnames=("own", "rule"))
 def _descended(
-    shape: Shape,
+    own: Packed,
     rule: Rule,
     start: Any,
     y: Any,
@@ -317,7 +290,7 @@ def _descended(
     def one(start: Any, y: Any, delta: Any, velocity: Any) -> Any:
         def step(k: Any, now: Any) -> Any:
             delta, velocity, left = now
-            force, error = _force(shape, start, delta, y, x, rates, ridge)
+            force, error = _force(own, start, delta, y, x, rates, ridge)
             move, after = rule(0 if velocity is None else velocity, force, eta[k], momentum)
             after = None if velocity is None else after
             return delta + move, after, jnp.maximum(left, error)
@@ -327,13 +300,13 @@ def _descended(
     return jax.vmap(one)(start, y, *state)
 
 
-@partial(jax.jit, static_argnames="shape")
-def _flowed(shape: Shape, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any) -> Any:
+@partial(jax.jit, static_argnames="own")
+def _flowed(own: Packed, start: Any, y: Any, state: Any, x: Any, rates: Any, numbers: Any) -> Any:
     ridge, end, allowed, least = numbers
 
     def one(start: Any, y: Any, *state: Any) -> Any:
         def force(delta: Any) -> Any:
-            return _force(shape, start, delta, y, x, rates, ridge)
+            return _force(own, start, delta, y, x, rates, ridge)
 
         def step(_: Any, now: Any) -> Any:
             delta, first, t, dt, square, error = now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,17 @@ from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm, settled
 from scalewise.training._filters import after_flow
 from scalewise.training._motions import ByFlow, ByNewton, Motion
-from scalewise.training.ensembles._newton import NewtonProgram
+from scalewise.training.ensembles._newton import by_newton
 from scalewise.training.ensembles._start import Start
-from scalewise.training.ensembles._training import CLOSE, LEAST, DescentProgram, FlowProgram, Lesson
+from scalewise.training.ensembles._training import (
+    CLOSE,
+    LEAST,
+    DescentProgram,
+    Finished,
+    FlowProgram,
+    Lesson,
+    looped,
+)
 
 PATIENCE = 20  # times the steps that the mean NTK needs
 MOST_STEPS = 1_000_000
@@ -30,20 +39,14 @@ class Curriculum:
     r"""How networks of one shape are trained.
 
     Args:
-        lesson: What is taught.
-        program: What moves the parameters.
+        train: From networks at the start to the parameters after training, with what failed.
         gain: $g$ at eigenvalues of an NTK, as the algorithm has it at infinite width.
         noise_variance: Of what is added to the targets of each network.
     """
 
-    lesson: Lesson
-    program: DescentProgram | FlowProgram | NewtonProgram
+    train: Callable[[Start], Finished]
     gain: Callable[[np.ndarray], np.ndarray]
     noise_variance: float
-
-    def train(self, start: Start) -> Any:
-        """The parameters after training."""
-        return self.program.train(self.lesson, start.parameters, start.goals)
 
 
 def plan(
@@ -72,33 +75,34 @@ def plan(
     x, ends = task.inputs.astype(dtype), algorithm.ends
     motion = settled(algorithm, h, targets=targets).motion(h, targets=targets)
     lesson = Lesson(net, x, ridge, scale, ends)
-    program = _program(motion, lesson, h)
+    train = _program(motion, lesson, h)
 
     def gain(at: np.ndarray) -> np.ndarray:
         # At the end a rate is forgotten, and need not be one for every network.
         found = after_flow(at, END, ridge=ridge) if ends else algorithm.filter(at, targets=targets)
         return found.gain[0]
 
-    return Curriculum(lesson, program, gain, noise)
+    return Curriculum(lambda start: train(lesson, start.parameters, start.goals), gain, noise)
 
 
 def _program(
     motion: Motion, lesson: Lesson, h: np.ndarray
-) -> DescentProgram | FlowProgram | NewtonProgram:
+) -> Callable[[Lesson, Any, Any], Finished]:
     """The program that moves networks so, with steps enough."""
     if isinstance(motion, ByNewton):
-        return NewtonProgram(motion.count)
+        return partial(by_newton, steps=motion.count)
     slowest = lesson.ridge or float(h[h > 1e-9 * h.max()].min())
     if isinstance(motion, ByFlow):
         pace = 1.5 * slowest / (float(h.max()) + lesson.ridge)
         slow = 2 * math.ceil(
             math.log(100 / CLOSE[lesson.dtype]) / (pace * LEAST)
         )  # least steps alone
-        return FlowProgram(motion.time, float(h.max()), max(_enough(pace, lesson), slow))
+        steps = max(_enough(pace, lesson), slow)
+        return partial(looped, FlowProgram(motion.time, float(h.max()), steps))
     if motion.count is not None:
-        return DescentProgram(motion, motion.count)
+        return partial(looped, DescentProgram(motion, motion.count))
     pace = min(motion.rates[0] * slowest / (1 - motion.momentum), 1 - motion.momentum)
-    return DescentProgram(motion, _enough(pace, lesson))
+    return partial(looped, DescentProgram(motion, _enough(pace, lesson)))
 
 
 def _enough(pace: float, lesson: Lesson) -> int:

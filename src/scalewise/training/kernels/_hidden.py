@@ -1,4 +1,4 @@
-"""How the first step of gradient descent moves the last hidden layer, at order 1/n."""
+"""The move of the last hidden layer by the first step of gradient descent, at order 1/n."""
 
 from __future__ import annotations
 

@@ -1,26 +1,12 @@
-"""Where training by gradients and Bayesian inference are the same: rates, and weight decay of a prior."""
+"""Rates and weight decay for which training by gradients is Bayesian inference."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise.networks import Network
-
-
-class Decay(NamedTuple):
-    """Coefficients of squares of parameters, one for each layer.
-
-    Args:
-        biases: $a_b$; infinite for biases that are 0 for sure.
-        weights: $a_W$, likewise.
-    """
-
-    biases: Float[np.ndarray, " layer"]
-    weights: Float[np.ndarray, " layer"]
 
 
 @checked
@@ -46,7 +32,9 @@ def bayes_rates(net: Network) -> Network:
 
 
 @checked
-def decay_of_prior(net: Network) -> Decay:
+def decay_of_prior(
+    net: Network,
+) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
     r"""The weight decay whose minimum is the most probable network, $-\log p(\theta)=\sum a_\mu\theta_\mu^2$.
 
     $a_b=1/2C_b$ and $a_W=n_{\ell-1}/2C_W$, beside a loss that is a negative log-likelihood.
@@ -54,9 +42,12 @@ def decay_of_prior(net: Network) -> Decay:
     Args:
         net: The network, whose initialisation is the prior.
 
+    Returns:
+        $a_b$ and $a_W$ of every layer; infinite where biases or weights are 0 for sure.
+
     Source: PDLT (6.6), (6.19), (6.22).
     """
     with np.errstate(divide="ignore"):
         biases = 1 / (2 * np.array(net.C_b))
         weights = np.array(net.widths[:-1]) / (2 * np.array(net.C_W))
-    return Decay(biases, weights)
+    return biases, weights

@@ -34,8 +34,8 @@ _MOST = 4000  # steps that must be taken one by one
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    r"""Nodes of a training.
+class KinkCourse:
+    r"""A training as steps between nodes, at which neurons near a kink are looked at.
 
     Args:
         gain: $g$ at every node.
@@ -61,7 +61,7 @@ class Course:
 
     @property
     def steps(self) -> int:
-        """Between the nodes."""
+        """Their number."""
         return len(self.lost)
 
     def force(self, a: Float[np.ndarray, "node ..."], k: int) -> np.ndarray:
@@ -106,7 +106,7 @@ def course_of(
     times: Sequence[float | None],
     *,
     targets: int,
-) -> Course:
+) -> KinkCourse:
     """The training by which errors in directions `h` are removed.
 
     Args:
@@ -134,7 +134,7 @@ def course_of(
         each = np.array([motion.rate(step) for step in range(many.size)])
         swept, momentum = many > 1, motion.momentum
         spent, lost = each * many, (1 - each * algorithm.ridge) ** many - 1
-    return Course(
+    return KinkCourse(
         gain=algorithm.filter(h, nodes * algorithm.unit(targets), targets=targets).gain,
         lost=lost,
         spent=spent,

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.training.kinks._course import Course
+from scalewise.training.kinks._course import KinkCourse
 
 _BEYOND = 1e-200  # as far as nothing
 GRID = 24  # places of neurons for each draw, spread evenly
@@ -43,7 +43,7 @@ class Crossed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Kink:
+class SampleKink:
     r"""A kink at a training sample.
 
     Args:
@@ -72,8 +72,8 @@ class Kink:
 
 
 def crossed(
-    course: Course,
-    kink: Kink,
+    course: KinkCourse,
+    kink: SampleKink,
     paths: tuple[Float[np.ndarray, "node draw"], Float[np.ndarray, "node draw"]],
     start: Float[np.ndarray, "draw place"],
     wanted: np.ndarray,
@@ -118,7 +118,7 @@ def crossed(
 
 
 def _swept(
-    u: np.ndarray, ahead: np.ndarray, force: np.ndarray, kink: Kink
+    u: np.ndarray, ahead: np.ndarray, force: np.ndarray, kink: SampleKink
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A stretch of a flow: the share of it on the right, the side at its end, and the place.
 

@@ -48,8 +48,8 @@ from scipy.special import gammaln, ndtr, ndtri
 
 from scalewise.activations import Activation
 from scalewise.training._spectrum import Spectrum
-from scalewise.training.kinks._course import Course
-from scalewise.training.kinks._crossing import GRID, Kink, crossed
+from scalewise.training.kinks._course import KinkCourse
+from scalewise.training.kinks._crossing import GRID, SampleKink, crossed
 
 _CHUNK = 512  # draws at a time
 _FLAT = 1e-12  # share of a variance that is rounding
@@ -129,10 +129,10 @@ class Kinked:
     place: int
 
     @cached_property
-    def kink(self) -> Kink:
+    def kink(self) -> SampleKink:
         """The kink."""
         left, right = self.hidden.slopes[self.place : self.place + 2].tolist()
-        return Kink(left, right, float(self.hidden.Lambda[self.s, self.s]))
+        return SampleKink(left, right, float(self.hidden.Lambda[self.s, self.s]))
 
     @cached_property
     def density(self) -> float:
@@ -160,7 +160,7 @@ class Kinked:
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class KinkSetting:
     r"""The training at infinite width, about which order n^(-1/2) is found.
 
     Args:
@@ -181,7 +181,7 @@ class Setting:
     K: Float[np.ndarray, "sample sample"]
     Theta: Float[np.ndarray, "sample sample"]
     trained: Spectrum
-    course: Course
+    course: KinkCourse
     C_W: float
     joint: bool
 
@@ -191,7 +191,7 @@ class Setting:
         return self.trained.U[:, self.trained.h > 0]
 
     def unlearned(self, k: int) -> Float[np.ndarray, "sample train"]:
-        """$R$ at a node."""
+        """$R$ at a node: how outputs follow those on the training samples."""
         return self.Theta[:, : len(self.U)] @ (self.U * self.course.gain[k]) @ self.U.T
 
     def third(self) -> float:
@@ -200,7 +200,9 @@ class Setting:
         return (2 * self.C_W) ** 1.5 * math.exp(gammaln((n + 3) / 2) - gammaln(n / 2))
 
 
-def coefficients(setting: Setting, *, draws: int, scrambles: int, seed: int) -> list[Coefficients]:
+def coefficients(
+    setting: KinkSetting, *, draws: int, scrambles: int, seed: int
+) -> list[Coefficients]:
     """Estimates that differ by their random numbers alone.
 
     Args:
@@ -236,7 +238,7 @@ def root_of(C: Float[np.ndarray, "a a"], unit: float) -> Float[np.ndarray, "a b"
 
 
 def _of_kink(
-    setting: Setting, kinked: Kinked, draws: int, stream: np.random.Generator
+    setting: KinkSetting, kinked: Kinked, draws: int, stream: np.random.Generator
 ) -> list[np.ndarray]:
     """The coefficients that neurons at one kink of one training input add."""
     from scipy.stats import qmc  # here, because its import takes as long as many a prediction
@@ -258,7 +260,9 @@ def _of_kink(
     return total
 
 
-def _of_draws(setting: Setting, kinked: Kinked, drawn: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+def _of_draws(
+    setting: KinkSetting, kinked: Kinked, drawn: tuple[np.ndarray, ...]
+) -> list[np.ndarray]:
     """Coefficients of given initial outputs, other samples' sides, offsets of places and last weights."""
     (z, normal, shift, d), kink, s = drawn, kinked.kink, kinked.s
     course, U, count = setting.course, setting.U, setting.y.shape[1]
@@ -295,7 +299,7 @@ def _of_draws(setting: Setting, kinked: Kinked, drawn: tuple[np.ndarray, ...]) -
     return [np.stack(part) for part in zip(*parts, strict=True)]
 
 
-def _moments(setting: Setting, k: int, drawn: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+def _moments(setting: KinkSetting, k: int, drawn: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     """Mean, covariance of tests and variance of all samples, from displacements along the last weights."""
     z, d, r = drawn
     count, draws = setting.y.shape[1], len(z)
@@ -312,7 +316,10 @@ def _moments(setting: Setting, k: int, drawn: tuple[np.ndarray, ...]) -> list[np
 
 
 def _ntk_change(
-    kink: Kink, crossing: tuple[np.ndarray, np.ndarray], beside: np.ndarray, itself: np.ndarray
+    kink: SampleKink,
+    crossing: tuple[np.ndarray, np.ndarray],
+    beside: np.ndarray,
+    itself: np.ndarray,
 ) -> np.ndarray:
     """Rows and columns of one training input."""
     f, d = crossing

@@ -10,9 +10,9 @@ from scalewise.gaussian import at_least_usual
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import HALF, in_words, moved, places
-from scalewise.training._route import Found, Route
+from scalewise.training._route import Route, RouteResult
 from scalewise.training.kinks._course import course_of
-from scalewise.training.kinks._neurons import Coefficients, Hidden, Setting, coefficients
+from scalewise.training.kinks._neurons import Coefficients, Hidden, KinkSetting, coefficients
 from scalewise.training.width._course import OutOfRoom
 from scalewise.training.width._dense import learning_parameter, too_many_for_parameter
 
@@ -61,7 +61,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return too_many_for_parameter(asked) if name == _PARAMETER else ""
 
 
-def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     """The outcomes that are wanted, and the small parameter if it is."""
     asked = kernels.asked
     values: Arrays = {}
@@ -79,13 +79,13 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
         values, errors = values | found[0], errors | found[1]
         attributes["power"] = HALF
         attributes["ntk_size"] = float(np.abs(setting.Theta).max())
-    return Found(values, errors, attributes=attributes)
+    return RouteResult(values, errors, attributes=attributes)
 
 
 KINKS = Route("kinks", lambda algorithm: True, HALVES | {_PARAMETER}, _obstacle, _run)
 
 
-def _found(asked: Asked, setting: Setting, names: frozenset[str]) -> tuple[Arrays, Arrays]:
+def _found(asked: Asked, setting: KinkSetting, names: frozenset[str]) -> tuple[Arrays, Arrays]:
     """Values and errors, with more draws until an accuracy that is asked for is reached."""
     kinks = setting.hidden.count * len(setting.hidden.kinks)
     draws = int(np.clip(2 ** int(np.log2(max(_DRAWS // kinks, 1))), _FEWEST, _USUAL))
@@ -113,7 +113,7 @@ def _share(values: Arrays, errors: Arrays) -> float:
     return max((float(error / size) for error, size in pairs if size), default=0.0)
 
 
-def _setting(kernels: SampleKernels, *, joint: bool) -> Setting:
+def _setting(kernels: SampleKernels, *, joint: bool) -> KinkSetting:
     """The training at infinite width, on different inputs."""
     asked, square, its = kernels.asked, kernels.square(), kernels.trained
     net, task = asked.net, asked.task
@@ -128,7 +128,7 @@ def _setting(kernels: SampleKernels, *, joint: bool) -> Setting:
     _refuse_alike(hidden, in_words(net))
     times = [None] if asked.times is None else asked.times.tolist()
     course = course_of(asked.algorithm, its.h[its.h > 0], times, targets=task.targets.size)
-    return Setting(
+    return KinkSetting(
         hidden=hidden,
         places=where,
         y=task.targets.T,
@@ -155,7 +155,9 @@ def _refuse_alike(hidden: Hidden, where: str) -> None:
         )
 
 
-def _outcomes(asked: Asked, setting: Setting, run: Coefficients, names: frozenset[str]) -> Arrays:
+def _outcomes(
+    asked: Asked, setting: KinkSetting, run: Coefficients, names: frozenset[str]
+) -> Arrays:
     """Everything that is wanted, of one estimate; a time axis if times were asked for."""
     task, course = asked.task, setting.course
     count = len(task.inputs)

@@ -1,4 +1,4 @@
-"""How often networks are right that are as sure as this."""
+"""Calibration: how often networks are right, by how sure they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of networks that another loss than the squared error has trained: outputs are not independent."""
+"""Outcomes of training by another loss than the squared error, for which outputs are not independent."""
 
 from __future__ import annotations
 

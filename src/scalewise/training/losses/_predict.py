@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._results import as_dataset, of_numerics
-from scalewise.training._route import Found
+from scalewise.training._route import RouteResult
 from scalewise.training._routes import Prediction
 from scalewise.training._selection import selected
 from scalewise.training.cavity._correction import corrected
@@ -60,7 +60,7 @@ def predicted(call: Prediction) -> xr.Dataset:
         errors = errors | {name: added[f"{name}_error"].values for name in beyond}
         attributes = attributes | {"route": "cavity"}
     its = kernels.trained.with_diagonal(algorithm.diagonal)
-    more = Found(values, errors, attributes=attributes)
+    more = RouteResult(values, errors, attributes=attributes)
     return as_dataset(asked, of_numerics(asked, *its, 0.0), {}, more, left_out, LOSS_OUTCOMES)
 
 
@@ -72,7 +72,7 @@ def by_any_loss(
     *,
     draws: int,
     seed: int,
-) -> Found:
+) -> RouteResult:
     """Outcomes of leading order, with a time axis if times were asked for.
 
     Args:
@@ -105,11 +105,11 @@ def by_any_loss(
         values, errors = ({k: v[0] for k, v in part.items()} for part in (values, errors))
     attributes = {"draws": len(begin.z), "seed": seed, "loss": task.loss.name}
     values, errors = ({name: part[name] for name in names} for part in (values, errors))
-    return Found(values, errors, attributes=attributes)
+    return RouteResult(values, errors, attributes=attributes)
 
 
 def _split(found: np.ndarray) -> np.ndarray:
-    """The replicas of (time, draw, ...): (replica, time, draw, ...)."""
+    """Draws in groups, as replicas: (time, draw, ...) as (replica, time, draw, ...)."""
     time, draw, *rest = found.shape
     return np.moveaxis(found.reshape(time, REPLICAS, draw // REPLICAS, *rest), 1, 0)
 

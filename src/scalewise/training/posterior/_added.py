@@ -1,4 +1,4 @@
-"""What a finite width adds to a posterior, and the outcomes that follow from it."""
+"""Terms that a finite width adds to a posterior, and the outcomes that follow from them."""
 
 from __future__ import annotations
 

@@ -51,13 +51,13 @@ Sums = dict[str, np.ndarray]
 
 
 def scrambles(samples: int) -> int:
-    """How many there are: each keeps a few matrices on the samples."""
+    """The number of scrambles for so many samples: each keeps a few matrices on these."""
     return SCRAMBLES if samples <= SAMPLES else SCRAMBLES // 2
 
 
 @dataclass(frozen=True)
 class Layered:
-    r"""One hidden layer.
+    r"""One hidden layer, with what averages over its neurons depend on.
 
     Args:
         net: The network.

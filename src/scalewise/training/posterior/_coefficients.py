@@ -117,7 +117,8 @@ def _of_layer(layer: int, layered: Layered, step: LayerResponse, r: float) -> Of
         noise = of["within"]
     evidence = np.zeros(len(X))
     if layered.weighted:
-        evidence = r * (known["evidence"] + rest["evidence"]) + _weight(layered.Y, G1[:, A, A])
+        evidence = r * (known["evidence"] + rest["evidence"])
+        evidence = evidence + 0.5 * np.einsum("ab,eab->e", layered.Y, G1[:, A, A])
     skew, square = (r * of[name] if layered.tails else None for name in ("skew", "square"))
     added = Added(
         mean=mean,
@@ -146,11 +147,6 @@ def _mean_shift(rest: dict[str, np.ndarray], step: LayerResponse, C_W: float) ->
     V = C_W**2 * (rest["aabb"] - own[:, None] * own)
     crossed = C_W**2 * (rest["aaab"] - own[:, None] * means)
     return step.above.second(V, crossed, C_W**2 * (rest["aabb"] - means**2))
-
-
-def _weight(Y: np.ndarray, change: Float[np.ndarray, "_scramble train train"]) -> np.ndarray:
-    """By how much a change of the metric makes the targets more probable."""
-    return 0.5 * np.einsum("ab,eab->e", Y, change)
 
 
 def _sizes(known: dict[str, np.ndarray], at: Point) -> dict[str, float]:

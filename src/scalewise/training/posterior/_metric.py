@@ -26,10 +26,10 @@ from jaxtyping import Float
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
-from scalewise.theory.order._runs import runs_of, untold
+from scalewise.theory.spi import runs_of, untold
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
-from scalewise.training._route import Found, Route
+from scalewise.training._route import Route, RouteResult
 from scalewise.training.posterior._added import PARTS, Added, outcomes
 from scalewise.training.posterior._point import Point
 from scalewise.training.posterior._route import NEURONS, conditions_last_layer, point_of
@@ -58,7 +58,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     asked, net, task = kernels.asked, kernels.asked.net, kernels.asked.task
     at = point_of(kernels, whole="output_covariance_nlo" in names)
     x = np.concatenate([task.inputs, asked.tests])
@@ -82,7 +82,7 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
         coords["part"] = list(PARTS)
     if "output_mean_nlo_by_layer" in names:
         coords["layer"] = list(range(1, net.depth))
-    return Found(values, errors, coords)
+    return RouteResult(values, errors, coords)
 
 
 def _metrics(net: Network, x: np.ndarray) -> list[list[tuple[Vertex, Metric]]]:

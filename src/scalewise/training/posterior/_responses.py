@@ -1,4 +1,4 @@
-r"""How the metric of the last layer answers to the metric of an earlier one, to second order.
+r"""Responses of the metric of the last layer to that of an earlier one, to second order.
 
 By Price's theorem $K^{(\ell+1)}_{ab}=C_b+C_W\langle\sigma_a\sigma_b\rangle$ depends on $A=K_{aa}$, $C=K_{ab}$
 and $B=K_{bb}$ of the layer below alone. So the kernel of the last layer is, pair by pair, a function $g(A,C,B)$ of
@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.networks import Network
-from scalewise.theory.flow._pairs import FIRST, SECOND, Pairs, moments_on_pairs
+from scalewise.theory.spi import FIRST, SECOND, UnorderedPairs, moments_on_pairs
 
 PAIRS = 1 << 15  # at a time: a series for each of them takes its memory
 _BOTH = (((0, 0), *FIRST), SECOND)  # moments that are made together
@@ -134,12 +134,12 @@ def _moments(
     sigma: Activation, K: Matrix, groups: Sequence[Sequence[tuple[int, int]]]
 ) -> dict[tuple[int, int], Matrix]:
     r"""$\langle\sigma^{(p)}_a\sigma^{(q)}_b\rangle$ of all pairs, some of them at a time."""
-    every = Pairs.of(len(K))
+    every = UnorderedPairs.of(len(K))
     found = {pq: np.empty_like(K) for orders in groups for pq in orders}
     for start in range(0, every.first.size, PAIRS):
         some = slice(start, start + PAIRS)
         a, b = every.first[some], every.second[some]
-        pairs = Pairs(a, b, every.index)
+        pairs = UnorderedPairs(a, b, every.index)
         for orders in groups:
             made = moments_on_pairs(sigma, K, pairs, orders)
             for p, q in orders:

@@ -11,7 +11,7 @@ from scalewise.networks import Network
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._asked import Asked
 from scalewise.training._kernels import SampleKernels
-from scalewise.training._route import Found, Route
+from scalewise.training._route import Route, RouteResult
 from scalewise.training.posterior._added import PARTS, outcomes
 from scalewise.training.posterior._averages import TOLERANCE, scrambles
 from scalewise.training.posterior._coefficients import OfLayer, by_layer
@@ -63,7 +63,7 @@ def _gibibytes(asked: Asked) -> float:
     return 8 * kept / 2**30
 
 
-def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     asked, K = kernels.asked, kernels.square()["kernel"]
     net, at = asked.net, point_of(kernels, whole="output_covariance_nlo" in names)
     weighted, tails = asked.algorithm.has_evidence, "test_error_nlo" in names
@@ -84,7 +84,7 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
     if {"output_mean_nlo_by_layer", "feature_change_nlo"} & set(names):
         coords["layer"] = [of.layer for of in layers]
     points = [scrambles(at.T.shape[1]) * of.points for of in layers]
-    return Found(values, errors, coords, {"neurons_sampled": points})
+    return RouteResult(values, errors, coords, {"neurons_sampled": points})
 
 
 def point_of(kernels: SampleKernels, *, whole: bool) -> Point:

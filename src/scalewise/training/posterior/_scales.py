@@ -36,7 +36,7 @@ from scalewise.networks import Network
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenScales:
     r"""The posterior for given scales.
 
     Args:
@@ -70,8 +70,8 @@ class Scales(ABC):
         """Log likelihood of the targets."""
 
     @abstractmethod
-    def given(self, t: Float[np.ndarray, " coordinate"]) -> Given:
-        """All that these scales tell."""
+    def given(self, t: Float[np.ndarray, " coordinate"]) -> GivenScales:
+        """The likelihood, the outputs and the scales of kernels at one point of the integral."""
 
 
 def log_prior(scales: Scales, t: Float[np.ndarray, " coordinate"]) -> float:
@@ -141,7 +141,7 @@ class OneLayer(Scales):
         squares = (part**2 / h).sum()
         return -0.5 * float(squares + np.log(2 * np.pi * h).sum() + len(h) * log_det)
 
-    def given(self, t: np.ndarray) -> Given:
+    def given(self, t: np.ndarray) -> GivenScales:
         """Output by output in the eigenbasis of the scales, and turned back."""
         Q, q, V = self._rotated(t)
         kappa, basis, _ = self._basis
@@ -153,7 +153,7 @@ class OneLayer(Scales):
             cross = scale * seen + C_b * basis.sum(axis=0)
             mean.append(cross @ (part / h))
             covariance.append(scale * self.moves[B, B] + C_b - (cross / h) @ cross.T)
-        return Given(
+        return GivenScales(
             self.log_likelihood(t),
             V @ np.array(mean),
             np.einsum("ik,kbc,jk->ijbc", V, np.array(covariance), V),
@@ -203,7 +203,7 @@ class SeveralLayers(Scales):
             np.log(np.diagonal(L)).sum()
         )
 
-    def given(self, t: np.ndarray) -> Given:
+    def given(self, t: np.ndarray) -> GivenScales:
         """By one Cholesky factor."""
         K, count = self._kernel(t, slice(None)), len(self.y)
         L = np.linalg.cholesky(K[:count, :count] + self.noise_variance * np.eye(count))
@@ -212,7 +212,7 @@ class SeveralLayers(Scales):
         log = -0.5 * float((part**2).sum() + count * np.log(2 * np.pi))
         log -= float(np.log(np.diagonal(L)).sum())
         covariance = K[count:, count:] - seen.T @ seen
-        return Given(log, (seen.T @ part).T, covariance[None, None], np.exp(2 * t))
+        return GivenScales(log, (seen.T @ part).T, covariance[None, None], np.exp(2 * t))
 
 
 def _moving(net: Network, layer: int, K: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""What is known without sampling: the part of a neuron's change that is quadratic in its Gaussian preactivation.
+r"""Averages by Wick's theorem: of the part of a neuron's change that is quadratic in its preactivation.
 
 By Price's theorem the second chaos of $\sigma_a\sigma_b$ is the change that $z_az_b-K_{ab}$ in place of a change
 of the kernel would make, so that a neuron's $\Delta=Q+\text{rest}$ with $Q$ the push of $zz^T-K$, and both are

@@ -27,8 +27,8 @@ from scalewise.training.tiles._rules import (
     FAR,
     STEPS,
     Accuracy,
+    NodeRule,
     Orders,
-    Rule,
     inner_nodes,
     line_for,
     product,
@@ -70,12 +70,12 @@ class Conditioned:
         self._open: dict[tuple[Orders, int, int], Rest] = {}
 
     @cached_property
-    def rule(self) -> Rule:
+    def rule(self) -> NodeRule:
         """Nodes for two inputs."""
         return rule_for(self.sigma, self.rho, float(self.sd.max()), self._accuracy)
 
     @cached_property
-    def line(self) -> Rule:
+    def line(self) -> NodeRule:
         """Nodes for one input."""
         return line_for(self.sigma, self.rho, float(self.sd.max()), self._accuracy)
 
@@ -134,7 +134,7 @@ class Conditioned:
         w = np.exp(-(u**2) / 2)
         return product(self.sigma, orders, self.sd[samples][:, None] * u) @ (w / w.sum())
 
-    def ends(self, rule: Rule, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ends(self, rule: NodeRule, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The two inputs of each pair at the nodes, (pair, node).
 
         Args:
@@ -147,7 +147,7 @@ class Conditioned:
         return self.sd[a][:, None] * (both + apart), self.sd[b][:, None] * (both - apart)
 
     def along(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
-        """How others go with a pair, (pair, sample): with either axis, and what is left."""
+        """Regression of all samples on a pair, (pair, sample): on either axis, and the deviation that is left."""
         s, t = (np.where(x > CLOSE, x, np.inf)[:, None] for x in self._axes(a, b))
         first, second = self.rho[np.ix_(a, c)], self.rho[np.ix_(b, c)]
         one, two = (first + second) / (2 * s), (first - second) / (2 * t)
@@ -164,7 +164,7 @@ class Conditioned:
         size, other_size = (np.where(x < _KNOWN, np.inf, x) for x in (rest, other_rest))
         return np.clip(found / (size[:, :, None] * other_size[:, None]), -1.0, 1.0)
 
-    def coefficients(self, rule: Rule, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Given:
+    def coefficients(self, rule: NodeRule, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Given:
         """Coefficients of others, given pairs.
 
         Args:
@@ -207,7 +207,7 @@ class Conditioned:
         return Given(found, unit.astype(self.dtype), known)
 
     def _of_nothing(self, m: Float[np.ndarray, "one node"], terms: int) -> np.ndarray:
-        """Coefficients of what nothing is left of, in powers of 1."""
+        """Coefficients of inputs whose variance is all known, in powers of 1."""
         found = np.zeros((len(m), terms, m.shape[1]), m.dtype)
         for p in range(min(DERIVATIVES + 1, terms)):
             found[:, p] = product(self.sigma, (p,), m) / math.sqrt(math.factorial(p))
@@ -216,7 +216,7 @@ class Conditioned:
     def _of_little(
         self, m: Float[np.ndarray, "one node"], v: np.ndarray, unit: np.ndarray, terms: int
     ) -> Float[np.ndarray, "one term node"]:
-        """Coefficients of what little is left of, by means and standard deviations, in powers of a unit."""
+        """Coefficients of inputs with little variance left, by means and deviations, in powers of a unit."""
         g, project = projection(_ORDERS, _INNER)
         z = m + (v[:, None] * g[:, None, None]).astype(m.dtype)
         found = np.zeros((len(m), terms, m.shape[1]), m.dtype)

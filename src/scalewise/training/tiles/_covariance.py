@@ -25,7 +25,7 @@ ByOutputs = dict[tuple[int, int], np.ndarray]
 Full = Float[np.ndarray, "output output_1 sample sample_1"]
 
 
-class Pairs:
+class AskedPairs:
     """Sums over two training samples, of two samples and two outputs, that are asked of the tensors.
 
     Args:
@@ -111,7 +111,7 @@ class Change:
     def __init__(self, setting: Setting, sums: Sums) -> None:
         n, g = setting.outputs, setting.gain
         A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
-        self._half = half = Pairs(setting, sums)
+        self._half = half = AskedPairs(setting, sums)
         half.same("P", (0, 1, 2, 3), g, -1.0)
         half.same("Q", (0, 1, 2, 3), g, -float(n))
         half.same("Q", (0, 2, 1, 3), g, -1.0)
@@ -131,9 +131,9 @@ class Change:
         return half + half.transpose(1, 0, 3, 2)
 
 
-def _moved(setting: Setting, sums: Sums) -> Pairs:
-    r"""Through $A$ and $B$."""
-    g, pairs = setting.gain, Pairs(setting, sums)
+def _moved(setting: Setting, sums: Sums) -> AskedPairs:
+    r"""The contraction by which $A$ and $B$ add to the covariance, asked of the sums."""
+    g, pairs = setting.gain, AskedPairs(setting, sums)
     twice = {key: g @ w @ g for key, w in setting.weighted().items()}
     pairs.same("B", (0, 1, 2, 3), own(twice))
     pairs.crossed("A", (0, 2, 1, 3), twice)
@@ -141,9 +141,9 @@ def _moved(setting: Setting, sums: Sums) -> Pairs:
     return pairs
 
 
-def _mixed(setting: Setting, sums: Sums) -> Pairs:
+def _mixed(setting: Setting, sums: Sums) -> AskedPairs:
     r"""Through $D$, $F$, $P$, $Q$ the half with $\zeta$ behind."""
-    n, g, pairs = setting.outputs, setting.gain, Pairs(setting, sums)
+    n, g, pairs = setting.outputs, setting.gain, AskedPairs(setting, sums)
     A, B = setting.weighted(setting.pairs("A")), setting.weighted(setting.pairs("B"))
     # Labels: 0 the leg of the output, 1 that of ζ, 2 and 3 what is trained on.
     pairs.same("D", (1, 2, 0, 3), g, -1.0)

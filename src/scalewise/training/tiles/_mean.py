@@ -69,7 +69,7 @@ class _Column(NamedTuple):
 
 
 @dataclass
-class Part:
+class MeanPart:
     """A part that is asked for: which sums it is made of.
 
     Args:
@@ -85,7 +85,7 @@ class Part:
     _places: list[tuple[int, list[_Column]]] = field(default_factory=list)
     _cubic: bool = False
 
-    def first(self, name: str, legs: Legs) -> Part:
+    def first(self, name: str, legs: Legs) -> MeanPart:
         r"""From $\widehat{dH}$: $\sum z_{pq}\mathbb E[\widehat{dH}\,e_pe_q]$.
 
         Args:
@@ -101,7 +101,7 @@ class Part:
                 self._add(letter, labels, (error, 3), _Column(matrices, g))
         return self._asked()
 
-    def second(self, name: str, legs: Legs) -> Part:
+    def second(self, name: str, legs: Legs) -> MeanPart:
         r"""From a second differential: $\sum z_{pqr}\mathbb E[\widehat{dd}H]\,\mathbb E[e_pe_qe_r]$.
 
         Args:
@@ -126,7 +126,7 @@ class Part:
                     self._add(letter, labels, over, _Column(matrices, f[left], (i, j)))
         return self._asked()
 
-    def through(self, terms: Sequence[tuple[str, Labels, tuple[int, int], float]]) -> Part:
+    def through(self, terms: Sequence[tuple[str, Labels, tuple[int, int], float]]) -> MeanPart:
         """Two legs contracted with the gain, and the third one multiplied with it.
 
         Args:
@@ -174,7 +174,7 @@ class Part:
             x, y, matrices = y, x, matrices.swapaxes(1, 2)
         self._columns[letter, usual, (x, y)].append(_Column(matrices, f, outputs))
 
-    def _asked(self) -> Part:
+    def _asked(self) -> MeanPart:
         for (letter, labels, over), columns in self._columns.items():
             weights = np.concatenate([matrices for matrices, *_ in columns])
             self._places.append((self.sums.add(letter, labels, over, weights), columns))
@@ -194,12 +194,12 @@ class Mean:
         self._setting, self._sums = setting, sums
         self._parts = {"ntk_fluctuation": _through(setting, sums)}
         for name, (weights, legs) in FIRST.items():
-            self._parts[name] = Part(setting, sums).first(weights, legs)
+            self._parts[name] = MeanPart(setting, sums).first(weights, legs)
         for name, (weights, legs) in SECOND.items():
-            self._parts[name] = Part(setting, sums).second(weights, legs)
+            self._parts[name] = MeanPart(setting, sums).second(weights, legs)
 
     def parts(self) -> dict[str, Share]:
-        """By name, 0 on training samples; after the sums."""
+        """The parts of the mean by name, 0 on training samples; to be read once the sums are done."""
         H1 = self._sums.one_pair("H1")[:, self._setting.train]
         found = {name: part.share() for name, part in self._parts.items()}
         found["ntk_nlo"] = Share(self._setting.left(H1 @ self._setting.gain))
@@ -219,9 +219,9 @@ def slope_of(setting: Setting, share: Share) -> Float[np.ndarray, "output output
     return out if share.across is None else out + np.moveaxis(share.across, 0, 2)
 
 
-def _through(setting: Setting, sums: Sums) -> Part:
+def _through(setting: Setting, sums: Sums) -> MeanPart:
     r"""$-\mathbb E[\widehat{\Delta H}_{\delta1}\,g\,\widehat{\Delta H}_{23}]\,g$."""
-    return Part(setting, sums).through(
+    return MeanPart(setting, sums).through(
         (
             # A_(d 1 2 3), B_(d 2 1 3) and, summed over the neurons of the inner legs, B_(d 3 1 2).
             ("A", (0, 1, 2, 3), (1, 2), -1.0),

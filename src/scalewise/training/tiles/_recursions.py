@@ -20,16 +20,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalewise.theory.order._jets import TENSORS, Pair, charge, standard, standard_pair
-from scalewise.theory.order._terms import (
+from scalewise.theory.spi import (
+    TENSORS,
     Change,
     Expectation,
     Noise,
+    Pair,
+    charge,
     curvature,
     features,
     noise,
     response,
     sources,
+    standard,
+    standard_pair,
     wanted,
 )
 from scalewise.training.tiles._setting import Site

@@ -10,7 +10,7 @@ import numpy as np
 from scalewise.tasks import Task
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
-from scalewise.training._route import Found, Route
+from scalewise.training._route import Route, RouteResult
 from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._covariance import Change, Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
@@ -73,7 +73,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     """At one accuracy of expectations after the other."""
     asked, wanted = kernels.asked, frozenset(names)
     K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
@@ -115,7 +115,7 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
         "learning_parameter": float(values["learning_parameter"]),
         "nodes": nodes,
     }
-    return Found(values, errors, coords, attributes)
+    return RouteResult(values, errors, coords, attributes)
 
 
 TILES = Route(

@@ -53,7 +53,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Rule:
+class NodeRule:
     """Nodes for two inputs, and for what is left of a third.
 
     Args:
@@ -95,7 +95,7 @@ def product(sigma: Activation, orders: Orders, z: np.ndarray) -> np.ndarray:
     return math.prod((factors[p] for p in orders[1:]), start=factors[orders[0]]).reshape(z.shape)
 
 
-def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
+def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> NodeRule:
     """Nodes that are as accurate as that.
 
     Args:
@@ -115,7 +115,7 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> R
     return replace(_rule(sigma, lines, steps, radius, needed, fewer), open=left)
 
 
-def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> Rule:
+def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> NodeRule:
     """Nodes of one input; nothing is saved where samples are few.
 
     Args:
@@ -140,7 +140,7 @@ def _rule(
     radius: float,
     needed: dict[tuple[int, int], int],
     fewer: Sequence[float] = (),
-) -> Rule:
+) -> NodeRule:
     """Nodes within a radius, a half of them, of these, ... where that is enough."""
     places = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)
     if sigma.parity:  # four factors have as many odd ones as not: half of the nodes tell all
@@ -155,7 +155,7 @@ def _rule(
         w[np.any(places != 0, axis=0)] *= 2
     counts = [int(np.count_nonzero(level >= most)) for most in range(len(fewer) + 1)]
     nodes = [counts[sum(k >= first for first in fewer)] for k in range(max(needed.values()))]
-    return Rule(u, w / w.sum(), tuple(nodes), needed)
+    return NodeRule(u, w / w.sum(), tuple(nodes), needed)
 
 
 def _levels(places: np.ndarray, most: int) -> np.ndarray:

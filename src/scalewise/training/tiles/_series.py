@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from scalewise.training.tiles._rules import Rule
+from scalewise.training.tiles._rules import NodeRule
 
 # Where two others are one: what a series leaves out, and its last two terms.
 Rest = tuple[Float[np.ndarray, "pair _"], Float[np.ndarray, "pair _"]]
@@ -63,7 +63,7 @@ class Given:
 
 def summed(
     weight: Float[np.ndarray, "pair node"],
-    rule: Rule,
+    rule: NodeRule,
     families: Sequence[tuple[int, int]],
     seen: tuple[Given, Given],
     left: Float[np.ndarray, "pair first second"] | None,
@@ -126,7 +126,7 @@ def summed(
 
 
 def _shared(
-    rule: Rule, families: Sequence[tuple[int, int]]
+    rule: NodeRule, families: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], int, list[tuple[int, float]]]]:
     """Coefficients, nodes, and families with their factors of each sum over nodes, the last sum first."""
     steps = [min(pair) for pair in families]

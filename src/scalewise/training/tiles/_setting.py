@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks import Network
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.spi import Layer
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._weights import Separable

@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
-from scalewise.theory.flow._layer import Family, Layer
-from scalewise.theory.flow._trajectory import Part, Parts
+from scalewise.theory.spi import Family, Layer, LayerEstimates, Parts
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import TERMS, Accuracy, Orders, tails
 from scalewise.training.tiles._series import Given, chunks, summed, with_rest
@@ -90,7 +89,7 @@ class Whole(Layer):
             x[pairs.first, pairs.second][:, pairs.first, pairs.second]
             for x in (part.value[0], part.error)
         )
-        return {"source": Part(0.5 * (found + found.T)[None], np.maximum(error, error.T))}
+        return {"source": LayerEstimates(0.5 * (found + found.T)[None], np.maximum(error, error.T))}
 
     def of_family(self, family: Family) -> Parts:
         """Parts at this kernel, given the last two or those that tell most."""
@@ -99,9 +98,9 @@ class Whole(Layer):
             found = self._whole(family) - left[:, :, None, None] * right
             none = np.zeros_like(self.K)
             self._families[family] = {
-                "covariance": Part(found[None], self._left_out(family)),
-                "left": Part(left[None], none),
-                "right": Part(right[None], none),
+                "covariance": LayerEstimates(found[None], self._left_out(family)),
+                "left": LayerEstimates(left[None], none),
+                "right": LayerEstimates(right[None], none),
             }
         return self._families[family]
 

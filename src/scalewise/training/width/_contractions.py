@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.theory.correlators._neuron_tensors import pairings
+from scalewise.theory.spi import pairings
 from scalewise.training.width._weights import Reach
 
 Operand = tuple[str, np.ndarray]

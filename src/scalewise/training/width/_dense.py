@@ -10,13 +10,13 @@ import numpy as np
 from scalewise.gaussian import at_least_usual, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
-from scalewise.theory.order._runs import untold
+from scalewise.theory.spi import untold
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import in_words, moved
 from scalewise.training._outcomes import OUTCOMES
-from scalewise.training._route import Found, Route
+from scalewise.training._route import Route, RouteResult
 from scalewise.training._spectrum import Spectrum
 from scalewise.training.tiles._refined import ENOUGH, FINER, levels_until, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
@@ -203,7 +203,7 @@ def _obstacle(asked: Asked, name: str) -> str:
     return ""
 
 
-def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
+def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     """All blocks of tests, put together."""
     asked, wanted = kernels.asked, frozenset(names)
     parts: list[tuple[Arrays, Arrays]] = []
@@ -226,7 +226,7 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> Found:
         coords["part"] = PARTS
     if "output_mean_nlo_by_layer" in wanted:
         coords["layer"] = range(1, asked.net.depth)
-    return Found(values, errors, coords, {"learning_parameter": largest})
+    return RouteResult(values, errors, coords, {"learning_parameter": largest})
 
 
 def _tests(asked: Asked, names: Sequence[str]) -> int:

@@ -13,9 +13,7 @@ from jaxtyping import Float
 from scalewise.activations import Activation
 from scalewise.networks import Network
 from scalewise.networks.spi import course
-from scalewise.theory.order._runs import as_arrays, runs_of
-from scalewise.theory.order._tensor_flow import tensor_runs
-from scalewise.theory.order._tensors import ALIKE, in_parts
+from scalewise.theory.spi import ALIKE, as_arrays, in_parts, runs_of, tensor_runs
 from scalewise.training._asked import Arrays
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._whole import Layers
