@@ -9,7 +9,6 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -28,24 +27,9 @@ from scalewise.reading._reader import Law
 _DRAWS, _ENTRIES = 8, 1 << 14  # of a factory that takes a seed, and how many entries are enough
 
 
-@dataclass(frozen=True)
-class DrawnModel:
-    """A model that a factory builds.
-
-    Args:
-        model: The model, with weights of the factory's laws.
-        laws: How each parameter is drawn.
-        guessed: Parameters of which only entries tell how they are drawn.
-    """
-
-    model: Any
-    laws: Mapping[str, Law]
-    guessed: tuple[str, ...]
-
-
 def drawn(
     build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str
-) -> DrawnModel:
+) -> tuple[Any, Mapping[str, Law], tuple[str, ...]]:
     """A factory's model, and how each of its parameters is drawn.
 
     Args:
@@ -53,6 +37,9 @@ def drawn(
         sizes: What it is called with.
         layout: How its tensors are named.
         seed: What it calls the whole number that it draws by, if it takes one.
+
+    Returns:
+        The model, the law of each parameter, and those of which only entries tell how they are drawn.
     """
     laws: dict[str, Law] = {}
     try:
@@ -73,7 +60,7 @@ def drawn(
                 entries[name].append(value)
     for name, own in entries.items():
         laws[name] = law_of(np.concatenate([value.ravel() for value in own]), few=True)
-    return DrawnModel(model, laws, tuple(random))
+    return model, laws, tuple(random)
 
 
 def told_by_entries(model: Any, layout: str) -> dict[str, Law]:

@@ -182,8 +182,12 @@ def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     told = walk.flow.summary()
     paths = walk.tracks.paths(k.passed for k in found if k.value is not None)
     return replace(
-        told, weights=_around(told.weights), lookups=_around(told.lookups), paths=paths, pieces=walk.read
-    )  # fmt: skip
+        told,
+        weights=_around(told.weights),
+        lookups=_around(told.lookups),
+        paths=paths,
+        pieces=walk.read,
+    )
 
 
 def _around(found: Mapping[str, Multiplied]) -> dict[str, Multiplied]:

@@ -134,9 +134,14 @@ def _at(request: Request, options: Options, sizes: Mapping[str, Any]) -> Describ
             if t.name in hits:
                 alias = f"{t.owner}.attend"
                 aliases[alias] = replace(
-                    t, name=alias, kind=Kind.MATRIX, fan_in=t.fan_out, fan_out=t.fan_in,
-                    owner=alias, aliases=(),
-                )  # fmt: skip
+                    t,
+                    name=alias,
+                    kind=Kind.MATRIX,
+                    fan_in=t.fan_out,
+                    fan_out=t.fan_in,
+                    owner=alias,
+                    aliases=(),
+                )
                 tensors[i] = replace(t, aliases=(*t.aliases, alias))
     return replace(found, model=replace(found.model, tensors=tuple(tensors), aliases=aliases))
 

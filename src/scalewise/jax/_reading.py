@@ -125,13 +125,12 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
     sizes, far = ({_argument(build): n} for n in (width, 2 * width))
-    made, wider = (drawn(build, own, how.layout, how.seed) for own in (sizes, far))
-    called, one = _read(made.model, sizes, inputs, how, made.laws)
-    if made.guessed:
-        one.seen.read.notes[_not_told(made.guessed)] = None
-    wide = _Called(wider.model, far, inputs, how, double=called.double).read(
-        wider.laws, called.samples
-    )
+    model, laws, guessed = drawn(build, sizes, how.layout, how.seed)
+    wider, laws_far, _ = drawn(build, far, how.layout, how.seed)
+    called, one = _read(model, sizes, inputs, how, laws)
+    if guessed:
+        one.seen.read.notes[_not_told(guessed)] = None
+    wide = _Called(wider, far, inputs, how, double=called.double).read(laws_far, called.samples)
     return network_from(one, width, wide)
 
 

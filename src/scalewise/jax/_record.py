@@ -157,11 +157,14 @@ class Recorder:
         olds = self._olds(eqn, given) if not data else {}
         return [
             Seen(
-                x, data, {n: o[i] for n, o in olds.items()}, changed and changed[i],
+                x,
+                data,
+                {n: o[i] for n, o in olds.items()},
+                changed and changed[i],
                 origin=_origin(given),
             )
             for i, x in enumerate(values)
-        ]  # fmt: skip
+        ]
 
     def _olds(self, eqn: Any, given: list[Seen]) -> dict[str, list[Any]]:
         names = dict.fromkeys(n for k in given for n in k.old)

@@ -106,9 +106,14 @@ def convolution(read: Reader, x: Operand, w: Operand, p: Params) -> Operand:
         between.append((min(low, 0), min(high, 0), n - 1))
         ends.append((max(low, 0), max(high, 0)))
     found = convolved(
-        read, padded(x, between), w, stride=p["window_strides"], pads=ends, dilation=p["rhs_dilation"],
+        read,
+        padded(x, between),
+        w,
+        stride=p["window_strides"],
+        pads=ends,
+        dilation=p["rhs_dilation"],
         groups=p["feature_group_count"],
-    )  # fmt: skip
+    )
     return found.transpose(np.argsort(d.out_spec))
 
 

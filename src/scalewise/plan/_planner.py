@@ -69,9 +69,14 @@ class Planner:
             normed=t.name in self._normed,
             training=r.training,
         ) * axis_rules(
-            t, self._along.seen(t.name), trains.law, r.strategy, forward=self._along.forward(t),
-            many=self._along.many(t.name), role=d.role,
-        )  # fmt: skip
+            t,
+            self._along.seen(t.name),
+            trains.law,
+            r.strategy,
+            forward=self._along.forward(t),
+            many=self._along.many(t.name),
+            role=d.role,
+        )
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
         fixed = self._fixed(d, shape)
         return TensorPlan(

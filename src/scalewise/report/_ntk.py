@@ -23,7 +23,7 @@ def ntk_figure(results: Results) -> Figure | None:
             low = min(float(results.predicted(name, a, b).min()) for a, b in pairs)
             if low >= 0:
                 sheet.ax.set_ylim(bottom=0)
-            sheet.draft.layers(results.layers)
+            sheet.layers(results.layers)
             sheet.ax.set_ylabel("preactivation² ∕ learning rate")
         panels.append(sheet.panel(f"Tangent kernel <i>Θ<sub>{legs}</sub></i> {words}"))
     caption = (

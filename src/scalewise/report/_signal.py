@@ -31,10 +31,10 @@ def _variance(results: Results) -> Panel:
             shown(results, sheet.draft, "kernel", (a, a), results.input_label(a))
         diagonal = np.einsum("laa->la", results.comparison.predicted["kernel"].values)
         if diagonal.max() > 8 * diagonal.min() > 0:
-            sheet.draft.log("y")
+            sheet.log("y")
         else:
             sheet.ax.set_ylim(bottom=0)
-        sheet.draft.layers(results.layers)
+        sheet.layers(results.layers)
         sheet.ax.set_ylabel("preactivation²")
     return sheet.panel("Kernel <i>K<sub>aa</sub></i> of single inputs")
 
@@ -47,7 +47,7 @@ def _alike(results: Results) -> Panel:
             lowest = min(lowest, float((results.predicted("kernel", a, b) / root).min()))
             shown(results, sheet.draft, "kernel", (a, b), f"{a}, {b}", unit=root)
         sheet.ax.set_ylim(1.15 * lowest, 1.04)
-        sheet.draft.layers(results.layers)
+        sheet.layers(results.layers)
         sheet.ax.set_ylabel("correlation")
     return sheet.panel(
         "Correlation <i>K<sub>ab</sub></i> ∕ √(<i>K<sub>aa</sub>K<sub>bb</sub></i>) of pairs"
