@@ -15,8 +15,7 @@ from scalewise.jax._describe import parameters
 from scalewise.jax._entries import relength, respread, respread_parts
 from scalewise.jax._optax import factor_tree, wrapped
 from scalewise.jax._probe import Options, drawn_model, planned
-from scalewise.jax._resolve import resolved
-from scalewise.jax._trees import rebuilt
+from scalewise.jax._trees import rebuilt, resolved
 from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError
 from scalewise.plan import save as save_table

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.plan import PlanError
+from scalewise.plan import Plan, PlanError
+from scalewise.plan.spi import bare
 
 # Containers and modules, outermost first, with the paths to them.
 Chain = tuple[tuple[tuple[str, ...], Any], ...]
@@ -57,6 +58,15 @@ class Place:
     def owner_name(self) -> str:
         """The path to that."""
         return ".".join(self.chain[-1][0]) if self.chain else ""
+
+
+def resolved(table: Plan, name: str) -> str:
+    """The name by which a plan knows a leaf: without the step into an NNX variable or a collection."""
+    ends = (name, name.removesuffix(".value"))
+    for candidate in (*ends, *(e.removeprefix("params.") for e in ends)):
+        if bare(candidate, table.names) in table.names:
+            return candidate
+    return name
 
 
 def class_of(thing: Any, package: str, names: tuple[str, ...] | None = None) -> str | None:

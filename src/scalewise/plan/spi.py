@@ -22,6 +22,9 @@ from scalewise.plan._constants import combined as combined
 from scalewise.plan._constants import stds_of_kinds as stds_of_kinds
 from scalewise.plan._constants import with_constants as with_constants
 
+# What a framework's adapter tells of a model: names, shapes and axes, and no array.
+from scalewise.plan._description import Axes as Axes
+
 # Which tensor is to blame: causes told apart from what follows from them.
 from scalewise.plan._diagnosis import Cause as Cause
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from scalewise.torch._tangent_rows import Outer, Part
+from scalewise.torch._tangent_rows import Formed, Outer, Part
 from scalewise.training.spi import Ntk
 
 CACHE = 2**22  # bytes of float64 at a time: more are written to memory and read again
@@ -41,9 +41,9 @@ def products(one: Part, other: Part, *, mean: bool, room: int) -> Ntk:
             return _by_places(one, other, mean, room)
         pieces = _entries([one] if same else [one, other], words, min(room, FORMED), mean)
     else:
-        assert isinstance(one, torch.Tensor)
-        assert isinstance(other, torch.Tensor)
-        pieces = iter([[_rows(part, mean) for part in ([one] if same else [one, other])]])
+        assert isinstance(one, Formed)
+        assert isinstance(other, Formed)
+        pieces = iter([[_rows(part.g, mean) for part in ([one] if same else [one, other])]])
     total = sum(_gram(piece[0], piece[-1]) for piece in pieces)
     (b, k), (b2, k2) = (_sizes(part, mean) for part in (one, other))
     return np.asarray(total).reshape(b, k, b2, k2).transpose(0, 2, 1, 3)
@@ -59,7 +59,7 @@ def _reached(part: Outer) -> Outer:
 
 
 def _sizes(part: Part, mean: bool) -> tuple[int, int]:
-    legs = part if isinstance(part, torch.Tensor) else part.d
+    legs = part.g if isinstance(part, Formed) else part.d
     return len(legs), 1 if mean else legs.shape[1]
 
 

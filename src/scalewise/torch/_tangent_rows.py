@@ -25,6 +25,16 @@ from scalewise.training.spi import Kept
 Reads = Float[torch.Tensor, "read output"]
 
 
+class Formed(NamedTuple):
+    """Derivatives by one tensor.
+
+    Args:
+        g: (sample, read, entry).
+    """
+
+    g: torch.Tensor
+
+
 class Outer(NamedTuple):
     """Factors of the derivatives by one weight.
 
@@ -37,8 +47,7 @@ class Outer(NamedTuple):
     d: torch.Tensor
 
 
-# Derivatives by one tensor (sample, read, entry), or their factors.
-Part = torch.Tensor | Outer
+Part = Formed | Outer
 Parts = dict[str, Part]
 
 
@@ -146,13 +155,8 @@ def one_by_one(model: Model, reads: int) -> Way:
             slopes: list[list[torch.Tensor]] = []
             for read in R.to(z.dtype):
                 found = torch.autograd.grad(
-                    z,
-                    sources,
-                    read[None],
-                    retain_graph=True,
-                    allow_unused=True,
-                    materialize_grads=True,
-                )
+                    z, sources, read[None], retain_graph=True, allow_unused=True, materialize_grads=True
+                )  # fmt: skip
                 slopes.append(list(found))
         each = [torch.stack(column)[None] for column in zip(*slopes, strict=True)]
         plain = dict(zip(whole, each, strict=False))
@@ -212,7 +216,7 @@ def _parts(
     for name in wanted:
         own = model.numbers[name]
         if not own:
-            found[name] = plain[name].flatten(2)
+            found[name] = Formed(plain[name].flatten(2))
             continue
         words, dtype = model.calls[own[0]].kind == "words", model.named[name].dtype
         x = [xs[k].flatten(1) if words else xs[k].flatten(1, -2).to(dtype) for k in own]
@@ -222,16 +226,16 @@ def _parts(
     return found
 
 
-def formed(model: Model, name: str, part: Part) -> torch.Tensor:
+def formed(model: Model, name: str, part: Part) -> Formed:
     """The derivatives themselves, in the order of the tensor's entries."""
-    if isinstance(part, torch.Tensor):
+    if isinstance(part, Formed):
         return part
     kind, p, x = model.calls[model.numbers[name][0]].kind, model.named[name], part.x
     if kind == "words":
         x = torch.nn.functional.one_hot(x, len(p)).to(part.d.dtype)
     legs = "bkto,bti->bkoi" if kind == "linear" else "bti,bkto->bkio"
     both = (part.d, x) if kind == "linear" else (x, part.d)
-    return torch.einsum(legs, *both).flatten(2)
+    return Formed(torch.einsum(legs, *both).flatten(2))
 
 
 def joined(several: Iterable[Parts], samples: int) -> Parts:

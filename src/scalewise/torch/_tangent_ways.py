@@ -141,11 +141,11 @@ def _follows(model: Model, way: Way, samples: torch.Tensor, R: Reads) -> bool:
     loose = _rounding(z)
     if bool((z2[:1] - z).abs().max() > loose * z.abs().max()):
         return False
-    sizes = {name: float(formed(plain, name, part).norm()) for name, part in own.items()}
+    sizes = {name: float(formed(plain, name, part).g.norm()) for name, part in own.items()}
     least = _SMALL * max(sizes.values())
     for name, part in parts.items():
         first = type(part)(*(legs[:1] for legs in part))
-        apart = formed(model, name, first) - formed(plain, name, own[name])
+        apart = formed(model, name, first).g - formed(plain, name, own[name]).g
         if not float(apart.norm()) <= loose * (sizes[name] + least):
             return False
     return True
