@@ -17,7 +17,7 @@ from scalewise.plan.proof._drift import Drift, GridSize, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess
 from scalewise.plan.proof._training import ends_of
 from scalewise.plan.proof._tune import tune
-from scalewise.plan.proof._verdict import Finding, judge
+from scalewise.plan.proof._verdict import TransferFinding, judge
 
 X = np.arange(-10.0, -2.0)
 VALUES = [2.0**v for v in X]
@@ -114,7 +114,7 @@ def test_every_verdict() -> None:
 def test_a_verdict_waits_for_its_error_and_asks_for_seeds_by_its_square() -> None:
     optimum = Optimum(-6.0, 0.1, 2.0, "", 0, np.full(4, -6.0))
 
-    def found(slope: float, sem: float) -> Finding:
+    def found(slope: float, sem: float) -> TransferFinding:
         drift = Drift("width", (32.0, 256.0), slope, sem, dof=1000)  # an error of two of these
         return judge("lr", ["a", "b"], VALUES, [optimum] * 2, [drift], ("b", 0.0, 0.0), 0.1)
 

@@ -14,7 +14,7 @@ from scalewise._readable import readable
 from scalewise.jax._describe import parameters
 from scalewise.jax._entries import relength, respread, respread_parts
 from scalewise.jax._optax import factor_tree, wrapped
-from scalewise.jax._probe import Options, drawn_model, planned
+from scalewise.jax._probe import JaxOptions, drawn_model, planned
 from scalewise.jax._trees import rebuilt, resolved
 from scalewise.jax._verify import JaxBench, Loss, Setup
 from scalewise.plan import Multiplier, Plan, PlanError
@@ -48,7 +48,7 @@ class JaxPlan(Verified):
 
     table: Plan
     request: Request | None = field(default=None, compare=False, repr=False)
-    options: Options = field(default_factory=Options, compare=False, repr=False)
+    options: JaxOptions = field(default_factory=JaxOptions, compare=False, repr=False)
     _sights: Sights = field(default_factory=Sights, compare=False, repr=False)
 
     @property

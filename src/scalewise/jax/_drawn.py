@@ -19,17 +19,17 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from scalewise.jax._describe import parameters
-from scalewise.jax._spread import Spread, Spreads
+from scalewise.jax._spread import EvenSpread, Spreads
 from scalewise.jax._trees import is_nnx_module
 from scalewise.reading._laws import law_of
-from scalewise.reading._reader import Law
+from scalewise.reading._reader import ParameterLaw
 
 _DRAWS, _ENTRIES = 8, 1 << 14  # of a factory that takes a seed, and how many entries are enough
 
 
 def drawn(
     build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str
-) -> tuple[Any, Mapping[str, Law], tuple[str, ...]]:
+) -> tuple[Any, Mapping[str, ParameterLaw], tuple[str, ...]]:
     """A factory's model, and how each of its parameters is drawn.
 
     Args:
@@ -41,7 +41,7 @@ def drawn(
     Returns:
         The model, the law of each parameter, and those of which only entries tell how they are drawn.
     """
-    laws: dict[str, Law] = {}
+    laws: dict[str, ParameterLaw] = {}
     try:
         model = _from_equations(lambda: build(**sizes), layout, laws)
     except jax.errors.JAXTypeError:
@@ -63,12 +63,12 @@ def drawn(
     return model, laws, tuple(random)
 
 
-def told_by_entries(model: Any, layout: str) -> dict[str, Law]:
+def told_by_entries(model: Any, layout: str) -> dict[str, ParameterLaw]:
     """How parameters were drawn, as far as their entries tell."""
     return {p.name: law_of(np.asarray(p.value), few=True) for p in parameters(model, layout)}
 
 
-def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, Law]) -> Any:
+def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, ParameterLaw]) -> Any:
     """A model, and the laws that the equations of its factory tell."""
     leaves: list[Any] = []
     back: list[Callable[[list[Any]], Any]] = []
@@ -133,7 +133,7 @@ def _apart(model: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return leaves, lambda own: jax.tree.unflatten(tree, own)
 
 
-def _sampled(spread: Spread, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+def _sampled(spread: EvenSpread, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     """Numbers of a law, in any order."""
     own, size = np.ravel(spread.values), math.prod(shape)
     if len(own) == 1:

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalewise._checked import Must, checked
-from scalewise.jax._probe import Options, planned
+from scalewise.jax._probe import JaxOptions, planned
 from scalewise.plan import PlanError
 from scalewise.plan import load as load_table
 from scalewise.plan.spi import (
@@ -146,7 +146,7 @@ def plan(
         decay=decay,
         keep=keep,
     )
-    options, sights = Options(tuple(readouts), layout, apply, given(inputs), seed), Sights()
+    options, sights = JaxOptions(tuple(readouts), layout, apply, given(inputs), seed), Sights()
     table = with_constants(planned(request, options, sights), constants)
     return JaxPlan(table, request, options, sights)
 

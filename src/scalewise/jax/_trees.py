@@ -22,7 +22,7 @@ Chain = tuple[tuple[tuple[str, ...], Any], ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class TreePlace:
     """A trainable array where it stands in a tree.
 
     Args:
@@ -96,7 +96,7 @@ def dotted(path: tuple[Any, ...]) -> str:
     return ".".join(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
-def places(tree: Any) -> list[Place]:
+def places(tree: Any) -> list[TreePlace]:
     """Every trainable array of a tree, in the tree's order.
 
     In an NNX module these are the values of `Param`, in an Equinox module the floating-point arrays that
@@ -126,7 +126,7 @@ def _in_nnx(chain: Chain) -> bool:
     return any(is_nnx_module(node) for _, node in chain)
 
 
-def _walk(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[Place]:
+def _walk(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[TreePlace]:
     if class_of(node, "flax.nnx", ("Variable",)):
         if class_of(node, "flax.nnx", ("Param",)):
             cell = node if _in_nnx(chain) else None
@@ -150,7 +150,7 @@ def _walk(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[Place]:
         yield from _walk(child, (*path, dotted(steps)), below)
 
 
-def _shared(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[Place]:
+def _shared(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[TreePlace]:
     """The contents of an Equinox `Shared`, then its gaps filled: one parameter with what fills them."""
     below = (*chain, (path, node))
     inside = (*path, "pytree")
@@ -169,11 +169,11 @@ def _shared(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[Place]:
         yield replace(place, identity=values[id(place.value)].identity)
 
 
-def _place(path: tuple[str, ...], value: Any, chain: Chain, cell: Any) -> Place:
+def _place(path: tuple[str, ...], value: Any, chain: Chain, cell: Any) -> TreePlace:
     # Leaves of a tree are trained one by one even where they start as one array. Parameters of NNX and
     # what `Shared` puts in several places are one.
     identity = ".".join(path) if cell is None else id(cell)
-    return Place(path, value, chain, cell, identity)
+    return TreePlace(path, value, chain, cell, identity)
 
 
 def _trainable(leaf: Any, chain: Chain) -> bool:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from scalewise._extras import require
 from scalewise.jax._parts import named, parted
-from scalewise.jax._watched import Loss, Program, Watched
+from scalewise.jax._watched import Loss, Program, WatchedTree
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Adapter, Scene
 
@@ -64,12 +64,12 @@ class JaxBench:
         places = acting.places(readouts, sorted({*attends}))
         return Scene(names, readouts, places, zero, precision, whole="the loss")
 
-    def network(self, plan: Adapter, scene: Scene, seed: int, lr: float) -> Watched:
+    def network(self, plan: Adapter, scene: Scene, seed: int, lr: float) -> WatchedTree:
         """A network, ready to train."""
         rate = lr if self.searches else 1.0
         looked = self._looked.pop(_like(plan, seed), None)
         self._looked.clear()
-        return Watched(*(looked or self._set_up(plan, seed)), scene, rate)
+        return WatchedTree(*(looked or self._set_up(plan, seed)), scene, rate)
 
     def everywhere(self, plan: Adapter, scene: Scene, seed: int) -> Scene:
         """This scene with the factors of every tensor, and no tensors."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from scalewise.plan._sizes import Network, Places
+from scalewise.plan._sizes import MeasuredNetwork, Places
 from scalewise.plan._table import Plan
 
 
@@ -72,7 +72,7 @@ class Bench(Protocol):
         """The scene of one network; raises `PlanError` where its loss cannot be used."""
         ...
 
-    def network(self, plan: Any, scene: Scene, seed: int, lr: float) -> Network:
+    def network(self, plan: Any, scene: Scene, seed: int, lr: float) -> MeasuredNetwork:
         """A network, ready to train: an independent draw for each seed; one that was looked at is taken."""
         ...
 

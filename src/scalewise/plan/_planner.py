@@ -20,7 +20,7 @@ from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
 from scalewise.plan._parts import Stretch, beside_the_width
 from scalewise.plan._paths import LOOKED_UP
-from scalewise.plan._probed import Along, Probe, blocks_of, is_looked_up, times
+from scalewise.plan._probed import AlongSize, Probe, blocks_of, is_looked_up, times
 from scalewise.plan._request import Request
 from scalewise.plan._roles import Kind, Role
 from scalewise.plan._rules import rule
@@ -176,8 +176,8 @@ class Planner:
         return blocks_of(r.blocks, r.base, r.target, self._targets)
 
     @cached_property
-    def _along(self) -> Along:
-        return Along(self.probe)
+    def _along(self) -> AlongSize:
+        return AlongSize(self.probe)
 
     @cached_property
     def _drawn(self) -> dict[tuple[object, ...], float]:

@@ -14,7 +14,7 @@ from scalewise.plan._growth import growth_over
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import bare, pattern
 from scalewise.plan._roles import Kind, Role
-from scalewise.plan._sizes import Network, Places, Sizes, measure_network
+from scalewise.plan._sizes import MeasuredNetwork, Places, Sizes, measure_network
 from scalewise.plan._small_rate import Bracket
 
 # Features change by one percent: far above rounding, and far below where the response bends.
@@ -47,7 +47,7 @@ class Run:
     lr: float | None = None
     known: Mapping[tuple[int, int], Sizes] = field(default_factory=dict)
 
-    def network(self, index: int, seed: int) -> Network:
+    def network(self, index: int, seed: int) -> MeasuredNetwork:
         """A new network of one of the widths."""
         drawn = self.draw(seed, index)
         return self.bench.network(self.plans[index], self.scene, drawn, self.lr or 0.0)
@@ -62,7 +62,7 @@ class Run:
             return self.known[index, seed]
         return self._sizes(self.network(index, seed), index, linearity=seed == 0)
 
-    def _sizes(self, network: Network, index: int, *, linearity: bool) -> Sizes:
+    def _sizes(self, network: MeasuredNetwork, index: int, *, linearity: bool) -> Sizes:
         table = self.plans[index].table
         return measure_network(
             network,

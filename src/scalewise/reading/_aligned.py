@@ -18,11 +18,11 @@ from scalewise.reading._fields import (
     Weight,
     distinct,
 )
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._trees import X, evaluate
 
 
-def leading(read: Reader, fields: list[tuple[KnownField, Entries]]) -> int:
+def leading(read: ModelReader, fields: list[tuple[KnownField, Entries]]) -> int:
     """The one of some fields at whose places a function of them stands: the one that has all places."""
 
     def rank(own: tuple[KnownField, Entries]) -> tuple[bool, bool, int]:
@@ -35,7 +35,7 @@ def leading(read: Reader, fields: list[tuple[KnownField, Entries]]) -> int:
 
 
 def aligned(
-    read: Reader,
+    read: ModelReader,
     known: KnownField,
     entries: Entries,
     other: KnownField,
@@ -88,7 +88,7 @@ def aligned(
     return read.chosen(other, rows, known.positions)
 
 
-def number_of(read: Reader, of: KnownField) -> float | None:
+def number_of(read: ModelReader, of: KnownField) -> float | None:
     """The number that a function of a parameter is when training begins; ``None`` if it is drawn, or counts."""
     root, tree = read.tree(of)
     what = read.fields.known[root].what
@@ -100,7 +100,9 @@ def number_of(read: Reader, of: KnownField) -> float | None:
     return float(np.asarray(evaluate(tree, np.array(law.constant))))
 
 
-def combined(read: Reader, name: str, a: KnownField, b: KnownField, like: KnownField) -> KnownField:
+def combined(
+    read: ModelReader, name: str, a: KnownField, b: KnownField, like: KnownField
+) -> KnownField:
     """A function of two fields of one shape."""
     if name == "add" and Turned in (type(a.what), type(b.what)):
         own, other = read.turned(a), read.turned(b)
@@ -145,7 +147,9 @@ def combined(read: Reader, name: str, a: KnownField, b: KnownField, like: KnownF
     raise read.refuse(f"computes {name!r} of two fields. Sums and products of them are known.")
 
 
-def _gated(read: Reader, name: str, a: KnownField, b: KnownField, like: KnownField) -> KnownField:
+def _gated(
+    read: ModelReader, name: str, a: KnownField, b: KnownField, like: KnownField
+) -> KnownField:
     raise read.refuse(
         "multiplies channels by one number for each position, made of other channels. Let it have as many channels."
     )

@@ -23,7 +23,7 @@ from scalewise.reading._fields import (
     Weight,
 )
 from scalewise.reading._logits import of_logits
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._trees import Tree, X, evaluate, number, one_number
 
 
@@ -37,7 +37,7 @@ class Plain:
 Operand = Any  # entries, or `Plain`
 
 
-def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
+def entrywise(read: ModelReader, name: str, operands: Sequence[Operand]) -> Operand:
     """The entries of a function of others.
 
     Args:
@@ -70,7 +70,7 @@ def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
     return _both(read, name, one, two)
 
 
-def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
+def _operand(read: ModelReader, own: Operand, shape: tuple[int, ...]) -> Operand:
     if isinstance(own, Plain):
         return Plain(np.broadcast_to(own.value, shape)) if own.value.ndim else own
     if not own.any():
@@ -78,7 +78,7 @@ def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
     return np.broadcast_to(own, shape)
 
 
-def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
+def _alone(read: ModelReader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
     """A function of one field and of numbers."""
     owners = read.fields.owners(given[at])
     known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
@@ -134,7 +134,7 @@ def applied(read, known, name, tree, numbers, at) -> KnownField:
 
 
 def _with_numbers(
-    read: Reader, name: str, given: list, at: int, known: KnownField, entries: Entries
+    read: ModelReader, name: str, given: list, at: int, known: KnownField, entries: Entries
 ) -> Entries:
     """A field times numbers of its positions."""
     value = np.broadcast_to(given[1 - at].value, entries.shape) if len(given) == 2 else np.zeros(())
@@ -168,7 +168,7 @@ def _with_numbers(
 
 
 def _of_inputs(
-    read: Reader, name: str, known: KnownField, entries: Entries, value: np.ndarray
+    read: ModelReader, name: str, known: KnownField, entries: Entries, value: np.ndarray
 ) -> Entries:
     """Numbers of the inputs times others, or with others added."""
     d = read.fields.decoded(entries)
@@ -192,7 +192,7 @@ def _of_inputs(
     return entries - known.start + made.start
 
 
-def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
+def _added(read: ModelReader, entries: Entries, value: np.ndarray) -> Operand:
     """A field with numbers of positions and channels added."""
     known, entries = read.settled(entries)
     d = read.fields.decoded(entries)
@@ -207,7 +207,7 @@ def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
     return entries - known.start + made.start
 
 
-def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
+def _both(read: ModelReader, name: str, one: Entries, two: Entries) -> Operand:
     """A function of two fields, at the places of the one that has all of them."""
     fields = [read.settled_once(own) for own in (one, two)]
     lead = leading(read, fields)
@@ -224,13 +224,13 @@ def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
     return entries - known.start + made.start
 
 
-def _counts(read: Reader, of: KnownField) -> bool:
+def _counts(read: ModelReader, of: KnownField) -> bool:
     """True if a field is a parameter that counts as one."""
     return isinstance(read.source(of).what, Weight) and number_of(read, of) is None
 
 
 def _as_gains(
-    read: Reader, known: KnownField, entries: Entries, by: KnownField, its: Entries
+    read: ModelReader, known: KnownField, entries: Entries, by: KnownField, its: Entries
 ) -> Entries:
     """Numbers of positions times a parameter of channels, before there is what both multiply."""
     shape = np.broadcast_shapes(entries.shape, its.shape)
@@ -246,7 +246,7 @@ def _as_gains(
     return made.start + (d.sample * made.places + d.position) * made.channels + channel
 
 
-def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand:
+def _several(read: ModelReader, name: str, given: list, fields: list[int]) -> Operand:
     """A function of several functions of one field, and of numbers."""
     own = {k: read.settled_once(given[k]) for k in fields}
     lead = fields[leading(read, list(own.values()))]

@@ -20,7 +20,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 from scalewise.plan.spi import Axes, bare
-from scalewise.torch._parametrized import Computed, computed
+from scalewise.torch._parametrized import ComputedWeight, computed
 
 _AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)
 
@@ -179,7 +179,7 @@ def describe(model: nn.Module) -> ModelDescription:
 
 
 def _computed_as(
-    tensor: TensorDescription, own: Computed, owner: str, of: str
+    tensor: TensorDescription, own: ComputedWeight, owner: str, of: str
 ) -> TensorDescription:
     """A parameter as what it is to the weight that the module around it uses."""
     module = type(own.module).__name__

@@ -37,7 +37,7 @@ from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
 from scalewise.torch._options import Options
-from scalewise.torch._repeated import Repeated, told
+from scalewise.torch._repeated import RepeatedDraws, told
 
 Factory = Callable[..., nn.Module]
 T = TypeVar("T")
@@ -216,7 +216,7 @@ def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
     sizes = taken(build, sizes)
     call = f"build({', '.join(f'{k}={v!r}' for k, v in sizes.items())})"
     try:
-        with undisturbed(), torch.device(device), Repeated():
+        with undisturbed(), torch.device(device), RepeatedDraws():
             model = build(**sizes)
     except Exception as error:
         what = f"`{call}` raised {type(error).__name__} on the device {device!r}: {error}"

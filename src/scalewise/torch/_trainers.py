@@ -13,7 +13,7 @@ from scalewise.plan.spi import known_optimizer
 from scalewise.torch._exporters import TrainedPlan
 from scalewise.torch._given import Model
 from scalewise.torch._groups import OPTIMIZERS, known_to_torch
-from scalewise.torch._joined import Joined
+from scalewise.torch._joined import JoinedOptimizer
 
 
 @checked(error=PlanError)
@@ -57,7 +57,7 @@ def optimizer_for(plan: TrainedPlan, model: Model, **settings: Any) -> Optimizer
     if len(known_optimizer(plan.table.optimizer).all) == 1:
         return OPTIMIZERS[laws[0]](found)
     parts = [OPTIMIZERS[groups[0]["optimizer"]](groups) for groups in found if groups]
-    return parts[0] if len(parts) == 1 else Joined(*parts)
+    return parts[0] if len(parts) == 1 else JoinedOptimizer(*parts)
 
 
 @checked(error=PlanError)

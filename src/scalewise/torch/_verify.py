@@ -17,9 +17,9 @@ from scalewise.plan import Place, Plan, PlanError, Role
 from scalewise.plan.spi import Adapter, Places, Scene
 from scalewise.torch._law import followed, kinds_of, refuse_another_law
 from scalewise.torch._measure import (
+    BuiltNetwork,
     Loss,
-    Network,
-    Watched,
+    WatchedModule,
     buffers_of,
     called_modules,
     find_places,
@@ -55,7 +55,7 @@ class TorchBench:
         self.batch, self.loss, self.setup = batch, loss, setup
         self.prepare, self.trained = prepare, trained
         # The network that was looked at last: it need not be built twice.
-        self._looked: dict[tuple[str, int, bool], Network] = {}
+        self._looked: dict[tuple[str, int, bool], BuiltNetwork] = {}
 
     @property
     def searches(self) -> bool:
@@ -88,10 +88,10 @@ class TorchBench:
         whole = "the model" if readouts or _returns(plan.table) else "the loss"
         return Scene(names, readouts, places, zero, precision, raised, whole)
 
-    def network(self, plan: Adapter, scene: Scene, seed: int, lr: float) -> Watched:
+    def network(self, plan: Adapter, scene: Scene, seed: int, lr: float) -> WatchedModule:
         """A network, ready to train."""
         network = self._ready(plan, seed, lr, scene.raised)
-        return Watched(network, scene.places, scene.names, of_loss=scene.whole == "the loss")
+        return WatchedModule(network, scene.places, scene.names, of_loss=scene.whole == "the loss")
 
     def everywhere(self, plan: Adapter, scene: Scene, seed: int) -> Scene:
         """This scene with every module that is called, and no tensors."""
@@ -103,21 +103,21 @@ class TorchBench:
         return replace(scene, names=(), places=Places({}, order, order, bare=bare))
 
     @contextmanager
-    def _looking(self, plan: Adapter, network: Network, raised: bool) -> Iterator[None]:
+    def _looking(self, plan: Adapter, network: BuiltNetwork, raised: bool) -> Iterator[None]:
         """A pass that leaves the network as it was, to be taken for the next that is asked for like it."""
         before = buffers_of(network.model)
         yield
         put_back(network.model, before)
         self._looked[_like(plan, network.seed, raised)] = network
 
-    def _ready(self, plan: Adapter, seed: int, lr: float, raised: bool) -> Network:
+    def _ready(self, plan: Adapter, seed: int, lr: float, raised: bool) -> BuiltNetwork:
         looked = self._looked.pop(_like(plan, seed, raised), None)
         self._looked.clear()
         if looked is None:
             return self._built(plan, seed, lr, raised)
         return looked if looked.trained is None else replace(looked, optimizer=looked.trained(lr))
 
-    def _built(self, plan: Adapter, seed: int, lr: float, raised: bool) -> Network:
+    def _built(self, plan: Adapter, seed: int, lr: float, raised: bool) -> BuiltNetwork:
         model = plan.drawn(seed)
         device = _device(self.batch)
         model = model if device is None else model.to(device)
@@ -126,10 +126,10 @@ class TorchBench:
             model, batch = model.float(), _single(batch)
         if self.setup is not None:
             optimizer = _checked(self.setup(plan, model), plan.table)
-            return Network(model, optimizer, self.loss, batch, seed)
+            return BuiltNetwork(model, optimizer, self.loss, batch, seed)
         self.prepare(plan, model)
         trained = partial(self.trained, plan, model)
-        return Network(model, trained(lr), self.loss, batch, seed, trained)
+        return BuiltNetwork(model, trained(lr), self.loss, batch, seed, trained)
 
 
 def _like(plan: Adapter, seed: int, raised: bool) -> tuple[str, int, bool]:

@@ -17,7 +17,7 @@ from scalewise.plan.proof._drift import Drift, GridSize, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess, find_optimum, stable
 from scalewise.plan.proof._quality import Quality, quality_of
 from scalewise.plan.proof._standing import Standing, pm, standing_of
-from scalewise.plan.proof._verdict import Finding, Outcome, judge
+from scalewise.plan.proof._verdict import Outcome, TransferFinding, judge
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,7 +54,7 @@ class TransferCheck:
     drifts: tuple[Drift, ...]
     costs: tuple[tuple[float, float], ...]
     tolerance: float
-    finding: Finding
+    finding: TransferFinding
     qualities: tuple[Quality, ...] = ()
     standing: Standing | None = None
 
