@@ -115,7 +115,7 @@ MUTANTS = (
     of_search("search: the worst is kept", "k = int(means.argmin())", "k = int(means.argmax())"),
     of_search(
         "search: beyond the budget",
-        "self._rounds.cost(len(values)) > self._budget",
+        "self.spent + len(values) * len(self.seeds) > self._budget",
         "0 > self._budget",
     ),
     of_search("search: ever larger weights", "b <= max(a, LARGEST)", "True"),
@@ -127,14 +127,14 @@ MUTANTS = (
     ),
     of_tune(
         "search: the luck of its own seeds",
-        "rounds.train_on(candidates, seeds, rounds.plan",
-        "rounds.train_on(candidates, rounds.seeds, rounds.plan",
+        "search.train_on(candidates, seeds, search.plan",
+        "search.train_on(candidates, search.seeds, search.plan",
         PROOF,
     ),
     of_tune(
         "search: the theory with other settings",
-        "rounds.train_on([dict(settings)]",
-        "rounds.train_on([dict(start)]",
+        "search.train_on([dict(settings)]",
+        "search.train_on([dict(start)]",
         STANDING,
     ),
     of_fresh(

@@ -294,7 +294,9 @@ def _mark(row: Row) -> str:
 
 def _notes(check: Check) -> list[str]:
     m, out = check.measured, []
-    still = [r.tensor for r in check.rows if r.quantity is Quantity.RATE and _is_zero(r)]
+    still = [
+        r.tensor for r in check.rows if r.quantity is Quantity.RATE and r.fit.status is Status.ZERO
+    ]
     if still:
         more = " (steps=2 would show more)" if m.steps == 1 else ""
         out.append(
@@ -336,7 +338,3 @@ def _notes(check: Check) -> list[str]:
             "float32 for the check."
         )
     return out
-
-
-def _is_zero(row: Row) -> bool:
-    return row.fit.status is Status.ZERO

@@ -321,7 +321,7 @@ class Writer:
 
 
 def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
-    """Names whose entries lie between the first and the last of another's; no others can have any in common."""
+    """Names of weights that may share entries: the range of one's entries overlaps another's."""
     spans = sorted((int(own.min()), int(own.max()), name) for name, own in entries.items())
     found: set[str] = set()
     end, last = -1, ""

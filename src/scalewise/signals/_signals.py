@@ -224,8 +224,8 @@ def _part(value: float | None) -> str:
 
 def _behind(row: Seen) -> str:
     if row.looks is not None:
-        return f"largest weight {row.looks.largest:.2f} of {row.looks.keys:.0f}, logits' variance "
-        f"{row.looks.variance:.2g}"
+        of_keys = f"largest weight {row.looks.largest:.2f} of {row.looks.keys:.0f}"
+        return f"{of_keys}, logits' variance {row.looks.variance:.2g}"
     if row.units is None:
         return "norm" if row.normed else ""
     told = row.units.name

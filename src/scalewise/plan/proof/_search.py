@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,20 +31,54 @@ LARGEST = 4.0
 Changes = dict[str, float]
 
 
-@dataclass
-class Rounds:
-    """Trains candidates, a sweep for each round."""
+def _cell(candidate: Changes, seed: int, *, plan: Any, train: Any, factory: str) -> Any:
+    import xarray as xr
 
-    plan: Verified
-    train: Callable[..., Any]
-    seeds: list[int]
-    store: Any
-    options: dict[str, Any]
-    report: Callable[[int], None]
-    spent: int = 0
-    done: int = 0
+    del factory  # tells stores apart
+    planned, settings = varied(plan, candidate)
+    loss, half = trained(planned, train, seed, settings)
+    return xr.Dataset({"loss": loss, "half": half})
 
-    def losses(self, candidates: Sequence[Changes]) -> tuple[np.ndarray, np.ndarray]:
+
+def _label(changes: Changes) -> str:
+    return ", ".join(f"{n}={v:.12g}" for n, v in changes.items()) or "start"
+
+
+class Search:
+    """Goes from the best so far to a better one, one coordinate at a time; every round of candidates is a sweep.
+
+    Args:
+        plan: The plan at its base.
+        train: The user's training.
+        seeds: Of every candidate.
+        start: Settings and constants to start from.
+        names: Of what is tuned, in order.
+        budget: Runs that the search may take.
+        store: As in `sweep`; a folder for each round.
+        options: Of `sweep` besides.
+        report: Called with the number of runs that were done.
+    """
+
+    def __init__(
+        self,
+        plan: Verified,
+        train: Callable[..., Any],
+        seeds: list[int],
+        *,
+        start: Changes,
+        names: tuple[str, ...],
+        budget: int,
+        store: Any,
+        options: dict[str, Any],
+        report: Callable[[int], None],
+    ) -> None:
+        self.plan, self.train, self.seeds = plan, train, seeds
+        self.best, self.spent = start, 0
+        self.trials: list[Trial] = []
+        self._names, self._budget, self._losses = names, budget, np.array([])
+        self._store, self._options, self._report, self._done = store, options, report, 0
+
+    def _round(self, candidates: Sequence[Changes]) -> tuple[np.ndarray, np.ndarray]:
         """Losses at the end and at half of the steps, over (candidate, seed); infinite where a run diverged."""
         return self.train_on(candidates, self.seeds, self.plan, "round")
 
@@ -65,44 +98,17 @@ class Rounds:
         )
         grid = {"candidate": labelled, "seed": seeds}
         found = sweep(
-            cell, grid, store=within(self.store, f"{name}_{self.done:04d}"), **self.options
+            cell, grid, store=within(self._store, f"{name}_{self._done:04d}"), **self._options
         )
-        self.done += 1
+        self._done += 1
         self.spent += found.loss.size
-        self.report(found.loss.size)
+        self._report(found.loss.size)
         losses, halves = (np.asarray(one.values, float) for one in (found.loss, found.half))
         return np.where(np.isfinite(losses), losses, np.inf), halves
 
-    def cost(self, candidates: int) -> int:
-        """Number of runs."""
-        return candidates * len(self.seeds)
-
-
-def _cell(candidate: Changes, seed: int, *, plan: Any, train: Any, factory: str) -> Any:
-    import xarray as xr
-
-    del factory  # tells stores apart
-    planned, settings = varied(plan, candidate)
-    loss, half = trained(planned, train, seed, settings)
-    return xr.Dataset({"loss": loss, "half": half})
-
-
-def _label(changes: Changes) -> str:
-    return ", ".join(f"{n}={v:.12g}" for n, v in changes.items()) or "start"
-
-
-class Search:
-    """Goes from the best so far to a better one, one coordinate at a time."""
-
-    def __init__(self, rounds: Rounds, start: Changes, names: tuple[str, ...], budget: int) -> None:
-        self.best = start
-        self.trials: list[Trial] = []
-        self._rounds, self._names, self._budget = rounds, names, budget
-        self._losses = np.array([])
-
     def run(self) -> bool:
         """Search until no step is left, or no budget; whether it was the former."""
-        (self._losses,), (halves,) = self._rounds.losses([self.best])
+        (self._losses,), (halves,) = self._round([self.best])
         self.trials.append(
             Trial(
                 changed="",
@@ -156,17 +162,17 @@ class Search:
         whose = split(name)
         if whose is None or whose[1] != "std":
             return True
-        now, _ = varied(self._rounds.plan, self.best)
-        then, _ = varied(self._rounds.plan, {**self.best, name: value})
+        now, _ = varied(self.plan, self.best)
+        then, _ = varied(self.plan, {**self.best, name: value})
         pairs = zip(now.table.tensors, then.table.tensors, strict=True)
         summed = [(a.unit, b.unit) for a, b in pairs if a.role in SUMS_THE_WIDTH]
         return all(b <= max(a, LARGEST) for a, b in summed)
 
     def _step(self, name: str, values: Sequence[float]) -> bool:
-        if self._rounds.spent + self._rounds.cost(len(values)) > self._budget:
+        if self.spent + len(values) * len(self.seeds) > self._budget:
             return False
         candidates = [{**self.best, name: v} for v in values]
-        found, halves = self._rounds.losses(candidates)
+        found, halves = self._round(candidates)
         means = found.mean(axis=1)
         k = int(means.argmin())
         # Not by more than its error: small gains at the base are large ones at the target, and all are held

@@ -15,7 +15,7 @@ from scalewise.plan._roles import Role
 from scalewise.plan._verify import Verified
 from scalewise.plan.proof._baseline import baseline_of
 from scalewise.plan.proof._fresh import Fresh, fresh_seeds
-from scalewise.plan.proof._search import Changes, Rounds, Search, floats
+from scalewise.plan.proof._search import Changes, Search, floats
 from scalewise.plan.proof._standing import Standing, standing_of
 from scalewise.plan.proof._training import Seeds, Start, Train, seeds_of, split, varied
 from scalewise.plan.proof._tuned import Tuned
@@ -108,22 +108,30 @@ def tune(
     base = plan.at(**plan.table.base)
     names = _coordinates(base, start, over)
     with connected(client) as engine, Reporter(progress, budget, "runs") as report:
-        options = {"client": client if engine is None else engine, "progress": False}
-        rounds = Rounds(base, train, numbers, store, options, report.add)
         theory = base._by_theory()
         compared = 2 if theory is None else 3
         more = fresh_seeds(numbers, budget, compared)
-        search = Search(rounds, dict(start), names, budget - compared * len(more))
+        search = Search(
+            base,
+            train,
+            numbers,
+            start=dict(start),
+            names=names,
+            budget=budget - compared * len(more),
+            store=store,
+            options={"client": client if engine is None else engine, "progress": False},
+            report=report.add,
+        )
         finished = search.run()
         search.refuse_divergence()
-        fresh, standing = _judged(rounds, search, dict(start), more, theory, held)
+        fresh, standing = _judged(search, dict(start), more, theory, held)
     kept = search.best if fresh is None or fresh.beyond else dict(start)
     settings, constants = _parted(kept)
     return Tuned(
         settings=settings,
         constants=combined(base.table.constants, constants),
         trials=tuple(search.trials),
-        spent=rounds.spent,
+        spent=search.spent,
         budget=budget,
         finished=finished,
         standing=standing,
@@ -132,7 +140,6 @@ def tune(
 
 
 def _judged(
-    rounds: Rounds,
     search: Search,
     start: Changes,
     seeds: list[int],
@@ -144,14 +151,14 @@ def _judged(
         last = [t for t in search.trials if t.kept][-1]
         return None, standing_of(last.losses, last.halves, baseline)
     candidates = [start] if search.best == start else [start, search.best]
-    losses, halves = rounds.train_on(candidates, seeds, rounds.plan, "fresh")
+    losses, halves = search.train_on(candidates, seeds, search.plan, "fresh")
     fresh = Fresh(tuple(seeds), floats(losses[0]), floats(losses[-1]))
     k = -1 if fresh.beyond else 0
     drawn: tuple[float, ...] = ()
     if theory is not None and np.isfinite(losses[k]).all():
         # With the settings of the better one; constants are the theory's alone.
         settings, _ = _parted(candidates[k])
-        drawn = tuple(rounds.train_on([dict(settings)], seeds, theory, "theory")[0][0])
+        drawn = tuple(search.train_on([dict(settings)], seeds, theory, "theory")[0][0])
     return fresh, standing_of(losses[k], halves[k], baseline, drawn)
 
 
