@@ -36,7 +36,7 @@ from models_to_read import Case  # noqa: E402
 from scalewise.networks._forward import entering  # noqa: E402
 from scalewise.networks._weights import by_node, fields  # noqa: E402
 from scalewise.plan._forward import given  # noqa: E402
-from scalewise.reading._given import Given  # noqa: E402
+from scalewise.reading._given import GivenLayers  # noqa: E402
 from scalewise.torch._drawn import drawn  # noqa: E402
 from scalewise.torch._reading import read_module  # noqa: E402
 
@@ -175,7 +175,7 @@ def read(case: Any_, width: int) -> tuple[Any, Any]:
     net = sw.torch.network(case.build, case.inputs, width=width, at=case.at)
     at = None if case.at is None else case.at if isinstance(case.at, tuple) else (case.at,)
     made = drawn(lambda: case.build(width))
-    return net, read_module(*made, given(case.inputs), at, False, Given({}, width))
+    return net, read_module(*made, given(case.inputs), at, False, GivenLayers({}, width))
 
 
 def measured(name: str, case: Any_) -> Found:

@@ -159,6 +159,7 @@ LATE = {
     "plan/_check.py": "a picture needs matplotlib, a verdict does not",
     "plan/proof/_check.py": "the same: a picture needs matplotlib",
     "plan/proof/_search.py": "sweeps need arrays with names, which take longer to import than a plan takes",
+    "plan/proof/_tune.py": "the same",
     "plan/proof/_transfer.py": "the same",
     "signals/_signals.py": "the same: a picture needs matplotlib",
     "signals/_spread.py": "who measures a model alone, or plans for it, needs no theory",

@@ -22,7 +22,7 @@ from scalewise.limits import SGD, Lazy
 from scalewise.limits import Architecture as Wide
 from scalewise.networks import ResidualMLP
 from scalewise.plan.proof import check_losses
-from scalewise.plan.proof._check import GridSize
+from scalewise.plan.proof._drift import GridSize
 from scalewise.scaling import mup, ntk
 from scalewise.training import Bayes, GradientDescent
 from torch_models import batch, mlp, planned

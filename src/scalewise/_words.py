@@ -33,10 +33,10 @@ def shown(value: Any) -> str:
     return f"{article} {what}{f' of kind {kind!r}' if kind else ''}"
 
 
-def listed(words: Iterable[str]) -> str:
-    """Alternatives as a sentence has them: a, b or c."""
+def listed(words: Iterable[str], conjunction: str = "or") -> str:
+    """Words as a sentence has them: a, b or c."""
     *some, last = words
-    return f"{', '.join(some)} or {last}" if some else last
+    return f"{', '.join(some)} {conjunction} {last}" if some else last
 
 
 def refuse_name(name: str, value: Any, known: Iterable[str], more: str = "") -> NoReturn:

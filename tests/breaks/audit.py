@@ -89,8 +89,8 @@ MUTANTS = (
     ),
     of_script(
         "audit script: no rate remembered",
-        "            rates |= dict.fromkeys(mine, float(rate))\n",
-        "            rates |= dict.fromkeys(mine, 1.0)\n",
+        "        rates |= dict.fromkeys(mine, float(rate))\n",
+        "        rates |= dict.fromkeys(mine, 1.0)\n",
         f"{REAL}::test_refusals",
     ),
     row("jax/_audit.py", IN_JAX)(

@@ -29,7 +29,7 @@ READING = "tests/jax/test_reading.py"
 OPERATION = f"{READING}::test_operations_compute_what_the_model_does"
 
 MUTANTS = (
-    row("jax/_plan.py", "tests/jax/test_computed.py::test_computed_weights_start_as_plain_ones_are_planned")(
+    row("jax/_applied.py", "tests/jax/test_computed.py::test_computed_weights_start_as_plain_ones_are_planned")(
         "jax: lengths that stay as they are drawn", "if row.of:", "if row.of is None:"
     ),
     row("jax/_record.py", "tests/jax/test_computed.py::test_directions_and_lengths_move_as_planned")(

@@ -12,7 +12,8 @@ of_optimum = row("plan/proof/_optimum.py", PROOF)
 of_drift = row("plan/proof/_drift.py", PROOF)
 of_verdict = row("plan/proof/_verdict.py", PROOF)
 of_search = row("plan/proof/_search.py", PROOF)
-of_bench = row("plan/proof/_bench.py", PROOF)
+of_tune = row("plan/proof/_tune.py", PROOF)
+of_bench = row("plan/proof/_training.py", PROOF)
 of_fresh = row("plan/proof/_fresh.py", STANDING)
 of_standing = row("plan/proof/_standing.py", STANDING)
 of_baseline = row("plan/proof/_baseline.py", STANDING)
@@ -114,26 +115,26 @@ MUTANTS = (
     of_search("search: the worst is kept", "k = int(means.argmin())", "k = int(means.argmax())"),
     of_search(
         "search: beyond the budget",
-        "self._rounds.cost(len(values)) > self._budget",
+        "self.spent + len(values) * len(self.seeds) > self._budget",
         "0 > self._budget",
     ),
     of_search("search: ever larger weights", "b <= max(a, LARGEST)", "True"),
-    of_search(
+    of_tune(
         "search: luck is kept",
         "fresh is None or fresh.beyond",
         "True",
         STANDING,
     ),
-    of_search(
+    of_tune(
         "search: the luck of its own seeds",
-        "rounds.train_on(candidates, seeds, rounds.plan",
-        "rounds.train_on(candidates, rounds.seeds, rounds.plan",
+        "search.train_on(candidates, seeds, search.plan",
+        "search.train_on(candidates, search.seeds, search.plan",
         PROOF,
     ),
-    of_search(
+    of_tune(
         "search: the theory with other settings",
-        "rounds.train_on([dict(settings)]",
-        "rounds.train_on([dict(start)]",
+        "search.train_on([dict(settings)]",
+        "search.train_on([dict(start)]",
         STANDING,
     ),
     of_fresh(

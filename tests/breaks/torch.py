@@ -38,7 +38,7 @@ MUTANTS = (
         "speed: shapes by kind alone", "value.stride(), value.dtype", "(), value.dtype"
     ),
     row("torch/_repeated.py", SPARED)("speed: every entry told apart", "max(1.0, entries / _DIFFERENT)", "1.0"),
-    row("torch/_plan.py", DEEPER)(
+    row("torch/_critical.py", DEEPER)(
         "critical base: further layers as the factory draws them", "if not deepens:", "if deepens:"
     ),
     row("plan/_constants.py", DEEPER)(

@@ -38,7 +38,7 @@ from jax_attending import (
 )  # fmt: skip
 from jax_models import Transformer, drawn, mlp, mlp_roles, quick_draws
 from scalewise.jax._describe import traced
-from scalewise.jax._look import Call, look
+from scalewise.jax._look import ModelCall, look
 from scalewise.plan import PlanError
 from scalewise.plan._errors import PlanWarning
 from scalewise.plan._forward import Passes, attentions, gauges, given
@@ -50,7 +50,7 @@ def passes(init_fn, apply=None, *, inputs=None, layout="plain", narrow=16) -> Pa
     """What is seen between two widths, the second twice the first."""
     sizes = {"width": narrow}, {"width": 2 * narrow}
     one, two = ((s, traced(init_fn, s, layout)) for s in sizes)
-    found = look(Call(init_fn, apply, layout), one, two, Fraction(2), given(inputs))
+    found = look(ModelCall(init_fn, apply, layout), one, two, Fraction(2), given(inputs))
     assert found is not None
     return found
 

@@ -20,7 +20,7 @@ from jax_attending import (
     own_rule,
     rooted,
 )
-from scalewise.jax._record import Recorder, Seen
+from scalewise.jax._record import Recorder, SeenArray
 
 RNG = np.random.default_rng(0)
 
@@ -33,10 +33,10 @@ def recorded(run: Callable[..., Any], new: dict[str, Any], old: dict[str, Any], 
     """What is seen of a function of tensors by name and of data."""
     closed = jax.make_jaxpr(run)(new, x)
     tensors = [
-        Seen(new[n], old={n: old[n]}, was=old[n], origin=frozenset([n])) for n in sorted(new)
+        SeenArray(new[n], old={n: old[n]}, was=old[n], origin=frozenset([n])) for n in sorted(new)
     ]
     recorder = Recorder()
-    (out,) = recorder.run(closed, [*tensors, Seen(x, data=True)])
+    (out,) = recorder.run(closed, [*tensors, SeenArray(x, data=True)])
     # Computed on the way is what the function computes.
     np.testing.assert_allclose(out.value, run(new, x), rtol=1e-5, atol=1e-6)
     return recorder

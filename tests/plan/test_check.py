@@ -10,7 +10,7 @@ from grids import each
 from made_up_sizes import MUP, NTK, WIDTHS, Q, measurement, powers
 from scalewise import scaling
 from scalewise.plan import Plan, PlanError, predicted
-from scalewise.plan._check import check
+from scalewise.plan._checking import check
 from scalewise.plan._diagnosis import Cause
 from scalewise.plan._fits import Status
 from scalewise.plan._measurement import Measurement
@@ -324,7 +324,7 @@ def test_a_constant_tensor_keeps_its_mean(mup: Plan) -> None:
 def test_long_tables_show_one_line_for_layers_of_a_kind() -> None:
     plan = planned(scaling.mup(), "sgd")
     m = measurement(powers(MUP))
-    from scalewise.plan._report import _merged
+    from scalewise.plan._check import _merged
 
     lines = [(f"h.{i}.w", "hidden", "1 !" if i == 7 else "0") for i in range(12)]
     assert _merged(lines) == [("h.*.w (12)", "hidden", "1 !")]

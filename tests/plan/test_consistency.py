@@ -10,7 +10,8 @@ from grids import each
 from made_up_sizes import MUP, NTK, WIDTHS, Q, measurement, powers
 from scalewise import scaling
 from scalewise.plan import Kind, ModelDescription, TensorDescription
-from scalewise.plan._check import Check, check
+from scalewise.plan._check import Check
+from scalewise.plan._checking import check
 from scalewise.plan._diagnosis import Cause, expected_regimes
 from scalewise.plan._measurement import Measurement
 from scalewise.scaling import Regime

@@ -11,13 +11,13 @@ from described_models import planned
 from scalewise import scaling
 from scalewise.plan import PlanError
 from scalewise.plan._constants import with_constants
+from scalewise.plan._verify import Verified
 from scalewise.plan.proof import check_losses, find_optimum
-from scalewise.plan.proof._bench import ends_of
-from scalewise.plan.proof._check import GridSize
-from scalewise.plan.proof._drift import Drift, drift_of
+from scalewise.plan.proof._drift import Drift, GridSize, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess
-from scalewise.plan.proof._search import searched
-from scalewise.plan.proof._verdict import Finding, judge
+from scalewise.plan.proof._training import ends_of
+from scalewise.plan.proof._tune import tune
+from scalewise.plan.proof._verdict import TransferFinding, judge
 
 X = np.arange(-10.0, -2.0)
 VALUES = [2.0**v for v in X]
@@ -114,7 +114,7 @@ def test_every_verdict() -> None:
 def test_a_verdict_waits_for_its_error_and_asks_for_seeds_by_its_square() -> None:
     optimum = Optimum(-6.0, 0.1, 2.0, "", 0, np.full(4, -6.0))
 
-    def found(slope: float, sem: float) -> Finding:
+    def found(slope: float, sem: float) -> TransferFinding:
         drift = Drift("width", (32.0, 256.0), slope, sem, dof=1000)  # an error of two of these
         return judge("lr", ["a", "b"], VALUES, [optimum] * 2, [drift], ("b", 0.0, 0.0), 0.1)
 
@@ -204,47 +204,48 @@ def test_what_a_training_may_return() -> None:
             ends_of(wrong)
 
 
-class _Plan:
-    """A plan of nothing, with constants."""
-
-    class _Table:
-        base = MappingProxyType({"width": 32})
-        width_name, depth_name = "width", "depth"
-        tensors = ()
-
-        def __init__(self, constants):
-            self.constants = constants
+class _Table:
+    base = MappingProxyType({"width": 32})
+    width_name, depth_name = "width", "depth"
+    tensors = ()
 
     def __init__(self, constants=None):
-        self.table = self._Table(constants or {})
+        self.constants = constants or {}
+
+
+class _Plan(Verified):
+    """A plan of nothing, with constants; of a network nothing but these is known."""
+
+    def __init__(self, table):
+        object.__setattr__(self, "table", table)
 
     def at(self, **_):
-        return _Plan(self.table.constants)
+        return self
 
     def with_constants(self, constants):
-        return _Plan(constants)
+        return type(self)(_Table(constants))
 
+    def drawn(self, seed):
+        return self.table.constants
 
-class _Bench:
-    """Trains nothing: the loss is a bowl about a known best in every coordinate, on a level for each seed."""
-
-    def __init__(self, calls=None):
-        self.calls = calls
-
-    def model(self, plan, seed):
-        return plan.table.constants
-
-    def factory(self, plan):
+    def _factory(self):
         return len
 
-    def theory(self, plan):
+    def _prepared(self, model):
+        return model
+
+    def _by_theory(self):
         return None
 
-    def undisturbed(self):
+    def _undisturbed(self):
         return nullcontext()
+
+    def _bench(self, batch, loss, setup):
+        raise NotImplementedError
 
 
 def bowl(plan, model, seed, lr, weight_decay=1.0):
+    """A bowl about a known best in every coordinate, on a level for each seed."""
     own = {
         k: v for of, f in model.items() for k, v in {f"{of}.{s}": x for s, x in f.items()}.items()
     }
@@ -258,7 +259,7 @@ def test_the_search_finds_what_is_best_and_keeps_its_books() -> None:
         "start": {"lr": 2**-5, "weight_decay": 0.1},
         "over": ["hidden.std", "lr", "weight_decay"],
     }
-    found = searched(_Bench(), _Plan(), bowl, **options, budget=200, seeds=2)
+    found = tune(_Plan(_Table()), bowl, **options, budget=200, seeds=2)
     assert found.finished
     # Two candidates on five fresh seeds besides.
     assert found.spent == sum(len(t.losses) for t in found.trials) + 2 * 5 <= 200
@@ -278,7 +279,7 @@ def test_the_search_finds_what_is_best_and_keeps_its_books() -> None:
     assert all(t.gain_sem < 0.01 for t in found.trials[1:])
     assert found.record.sizes["trial"] == len(found.trials)
     assert "hidden.std" in str(found)
-    short = searched(_Bench(), _Plan(), bowl, **options, budget=20, seeds=2)
+    short = tune(_Plan(_Table()), bowl, **options, budget=20, seeds=2)
     assert not short.finished
     assert short.spent <= 20
     assert short.trials == found.trials[: len(short.trials)]
@@ -289,15 +290,14 @@ def test_what_the_search_refuses() -> None:
     with pytest.raises(
         PlanError, match=r"`budget` must be enough runs .* three times the 2 seeds; got 5"
     ):
-        searched(_Bench(), _Plan(), bowl, **options, over=["lr"], budget=5)
+        tune(_Plan(_Table()), bowl, **options, over=["lr"], budget=5)
     with pytest.raises(PlanError, match=r"`over` names 'beta', which is neither an argument"):
-        searched(_Bench(), _Plan(), bowl, **options, over=["beta"], budget=50)
+        tune(_Plan(_Table()), bowl, **options, over=["beta"], budget=50)
     with pytest.raises(
         PlanError, match=r"'weight_decay', which starts at 0 and is tuned by factors"
     ):
-        searched(
-            _Bench(),
-            _Plan(),
+        tune(
+            _Plan(_Table()),
             bowl,
             start={"lr": 1.0, "weight_decay": 0.0},
             seeds=2,
@@ -315,12 +315,12 @@ def test_the_search_names_divergence() -> None:
 
     options = {"start": {"lr": 2**-7}, "over": ["lr"], "seeds": 2, "budget": 100}
     # A candidate that diverges is told as that, and not as a gain of minus infinity.
-    found = str(searched(_Bench(), _Plan(), until(2**-6), **options))
+    found = str(tune(_Plan(_Table()), until(2**-6), **options))
     assert "diverged" in found
     assert "inf" not in found
     said = r"Of each of the 7 candidates some run diverged, from the start \(lr = 0.0078125\) on.*a smaller"
     with pytest.raises(PlanError, match=said):
-        searched(_Bench(), _Plan(), until(0.0), **options)
+        tune(_Plan(_Table()), until(0.0), **options)
 
 
 def test_a_search_goes_on_where_it_was_killed(tmp_path) -> None:
@@ -329,12 +329,12 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path) -> None:
 
     runs: list[int] = []
 
-    class Counting(_Bench):
-        def model(self, plan, seed):
+    class Counting(_Plan):
+        def drawn(self, seed):
             runs.append(seed)
             if len(runs) == 9:
                 raise KeyboardInterrupt
-            return super().model(plan, seed)
+            return super().drawn(seed)
 
     options = {
         "start": {"lr": 2**-5},
@@ -343,12 +343,12 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path) -> None:
         "store": tmp_path / "s",
     }
     with pytest.raises(KeyboardInterrupt):
-        searched(Counting(), _Plan(), bowl, **options, budget=30)
+        tune(Counting(_Table()), bowl, **options, budget=30)
     before = len(runs)
-    whole = searched(Counting(), _Plan(), bowl, **options, budget=60)
+    whole = tune(Counting(_Table()), bowl, **options, budget=60)
     assert len(runs) - before == whole.spent - (before - 1)
-    plain = searched(
-        _Bench(), _Plan(), bowl, start={"lr": 2**-5}, over=["hidden.std", "lr"], seeds=2, budget=60
+    plain = tune(
+        _Plan(_Table()), bowl, start={"lr": 2**-5}, over=["hidden.std", "lr"], seeds=2, budget=60
     )
     assert plain.trials[1:] == whole.trials[1:]
 
@@ -357,24 +357,13 @@ def test_the_search_does_not_draw_ever_larger_weights() -> None:
     """Where the loss falls for as long as they grow, it stops at four of 1/sqrt(fan-in)."""
 
     class Drawn(_Plan):
-        def __init__(self, table=None):
-            self.table = table or planned(scaling.mup(), target=8)
-
-        def at(self, **_):
-            return Drawn(self.table)
-
         def with_constants(self, constants):
             return Drawn(with_constants(self.table, constants))
-
-    class Bench(_Bench):
-        def model(self, plan, seed):
-            return plan.table.constants
 
     def falls(plan, model, seed, lr):
         return -math.log2(plan.table["net.2.weight"].constants.std) + seed
 
-    found = searched(
-        Bench(), Drawn(), falls, start={"lr": 0.1}, over=["hidden.std"], budget=60, seeds=2
-    )
-    unit = Drawn().table["net.2.weight"].unit * found.constants["hidden"]["std"]
+    drawn = Drawn(planned(scaling.mup(), target=8))
+    found = tune(drawn, falls, start={"lr": 0.1}, over=["hidden.std"], budget=60, seeds=2)
+    unit = drawn.table["net.2.weight"].unit * found.constants["hidden"]["std"]
     assert 4 / 2**0.5 < unit <= 4

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewise.plan.proof import check_losses
-from scalewise.plan.proof._check import GridSize
+from scalewise.plan.proof._drift import GridSize
 from scalewise.plan.proof._quality import extrapolated
 
 X = np.arange(-10.0, -2.0)

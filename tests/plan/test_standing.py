@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewise.plan import PlanError
+from scalewise.plan._verify import Verified
 from scalewise.plan.proof import check_losses
 from scalewise.plan.proof._baseline import baseline_of
-from scalewise.plan.proof._check import GridSize
+from scalewise.plan.proof._drift import GridSize
 from scalewise.plan.proof._fresh import Fresh, fresh_seeds
-from scalewise.plan.proof._search import searched
 from scalewise.plan.proof._standing import SMALL, Standing, standing_of
+from scalewise.plan.proof._tune import tune
 
 # Losses of two blocks of width 32 on the text of `tests/teacher_of_four.py`, 100 steps at 2^-7, seeds 0 to 2:
 # a table of the last token costs 2.818.
@@ -143,8 +144,13 @@ class _Table(NamedTuple):
     tensors: Any = ()
 
 
-class _Plan:
-    table: Any = _Table()
+class _Plan(Verified):
+    """Trains nothing: the model is the plan."""
+
+    def __init__(self, table):
+        object.__setattr__(self, "table", table)
+
+    theory = None
 
     def at(self, **_):
         return self
@@ -152,24 +158,23 @@ class _Plan:
     def with_constants(self, constants):
         return self
 
+    def drawn(self, seed):
+        return self
 
-class _Bench:
-    """Trains nothing."""
-
-    def __init__(self, theory=None):
-        self._theory = theory
-
-    def model(self, plan, seed):
-        return plan
-
-    def factory(self, plan):
+    def _factory(self):
         return len
 
-    def theory(self, plan):
-        return self._theory
+    def _prepared(self, model):
+        return model
 
-    def undisturbed(self):
+    def _by_theory(self):
+        return self.theory
+
+    def _undisturbed(self):
         return nullcontext()
+
+    def _bench(self, batch, loss, setup):
+        raise NotImplementedError
 
 
 def noise(plan, model, seed, lr):
@@ -179,7 +184,7 @@ def noise(plan, model, seed, lr):
 
 def test_a_search_that_finds_luck_keeps_its_start() -> None:
     options = {"start": {"lr": 2**-5}, "over": ["lr"], "seeds": 2}
-    found = searched(_Bench(), _Plan(), noise, **options, budget=60, baseline=3.05)
+    found = tune(_Plan(_Table()), noise, **options, budget=60, baseline=3.05)
     assert len([t for t in found.trials if t.kept]) > 1
     assert found.settings == {"lr": 2**-5}
     assert "within its noise, so the start is kept: the best of many" in found.verdict
@@ -190,7 +195,7 @@ def test_a_search_that_finds_luck_keeps_its_start() -> None:
         found.spent == sum(len(t.losses) for t in found.trials) + 2 * len(found.fresh.seeds) <= 60
     )
     # Too small a budget measures nothing of it, and says so.
-    short = searched(_Bench(), _Plan(), noise, **options, budget=8)
+    short = tune(_Plan(_Table()), noise, **options, budget=8)
     assert short.fresh is None
     assert "whether the gain is beyond its noise was not measured" in short.verdict
 
@@ -199,24 +204,27 @@ def test_a_winner_that_diverges_on_fresh_seeds_is_not_kept() -> None:
     def falls(plan, model, seed, lr):
         return math.inf if seed > 1 and lr > 2**-5 else -math.log2(lr)
 
-    found = searched(_Bench(), _Plan(), falls, start={"lr": 2**-5}, over=["lr"], seeds=2, budget=30)
+    found = tune(_Plan(_Table()), falls, start={"lr": 2**-5}, over=["lr"], seeds=2, budget=30)
     assert found.settings == {"lr": 2**-5}
     assert "The winner diverged on 5 of 5 fresh seeds, so the start is kept" in found.verdict
 
 
 def test_the_theory_is_trained_beside_what_is_kept() -> None:
-    by_theory = _Plan()
+    by_theory = _Plan(_Table())
+
+    class Read(_Plan):
+        theory = by_theory
 
     def train(plan, model, seed, lr):
         return (2.0 if model is by_theory else 2.5) + abs(math.log2(lr) + 5) / 10 + 0.01 * seed
 
     options = {"start": {"lr": 2**-6}, "over": ["lr"], "seeds": 2, "budget": 40}
-    found = searched(_Bench(by_theory), _Plan(), train, **options)
+    found = tune(Read(_Table()), train, **options)
     assert found.settings == {"lr": 2**-5}
     assert found.standing.further[0] == pytest.approx(0.5)
     assert "theory's initialisation ends 0.5" in found.verdict
     assert found.spent <= 40
-    assert "theory" not in searched(_Bench(), _Plan(), train, **options).verdict
+    assert "theory" not in tune(_Plan(_Table()), train, **options).verdict
 
 
 SIZES = [GridSize(f"width={n}", {"width": n}) for n in (32, 64)]

@@ -225,7 +225,9 @@ def test_shares_of_units_and_weights() -> None:
     decoder = Decoder(WIDTH, 1)
     block: Any = decoder.blocks[0]
     nn.init.zeros_(block.qkv.weight)
-    (look,) = [r.looks for r in measured(decoder, WRONG["zero gains"][1]).rows if r.looks]
+    report = measured(decoder, WRONG["zero gains"][1])
+    (look,) = [r.looks for r in report.rows if r.looks]
+    assert f"of {look.keys:.0f}, logits' variance {look.variance:.2g}" in str(report)
     keys = torch.arange(4, 9)  # of queries that see four keys or more
     assert look.largest == pytest.approx(float((1 / keys).mean()), rel=1e-5)
     assert look.keys == pytest.approx(6)

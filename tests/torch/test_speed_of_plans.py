@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import scalewise as sw
 from scalewise.torch import _trace
 from scalewise.torch._moments import moments
-from scalewise.torch._repeated import Repeated, told
+from scalewise.torch._repeated import RepeatedDraws, told
 from scalewise.torch._weightless import Weightless
 
 
@@ -51,7 +51,7 @@ def test_shapes_without_memory_are_found_once_and_are_the_same() -> None:
 
 def test_a_large_table_is_drawn_in_part() -> None:
     entries = 700_000
-    with Repeated():
+    with RepeatedDraws():
         table = nn.Embedding(entries // 7, 7).weight
         small = nn.Linear(100, 100).weight
     found = told(moments(table, "table"), entries)

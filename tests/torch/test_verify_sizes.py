@@ -7,7 +7,7 @@ from torch import nn
 
 from scalewise.plan import PlanError
 from scalewise.plan._measurement import Quantity as Q
-from scalewise.torch._measure import Network, Sizes, find_places, measure_network
+from scalewise.torch._measure import BuiltNetwork, Sizes, find_places, measure_network
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(6, 4)), RNG.normal(size=(6, 3))
@@ -42,7 +42,7 @@ def gradients(p: list[np.ndarray]) -> list[np.ndarray]:
     return [e.T @ X, e.sum(0), d.T @ a, d.sum(0)]
 
 
-def network(dtype: torch.dtype = torch.float64) -> Network:
+def network(dtype: torch.dtype = torch.float64) -> BuiltNetwork:
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
     with torch.no_grad():
         for tensor, value in zip(model.parameters(), (W, B, V, C), strict=True):
@@ -52,13 +52,13 @@ def network(dtype: torch.dtype = torch.float64) -> Network:
     def loss(m: nn.Module, b: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         return ((m(b[0]) - b[1]) ** 2).sum() / 2 / len(b[0])
 
-    return Network(model, torch.optim.SGD(model.parameters(), lr=LR), loss, batch, 0)
+    return BuiltNetwork(model, torch.optim.SGD(model.parameters(), lr=LR), loss, batch, 0)
 
 
 NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
 
 
-def measured(one: Network, steps: int = 1, **options: bool) -> Sizes:
+def measured(one: BuiltNetwork, steps: int = 1, **options: bool) -> Sizes:
     places = find_places(one, NAMES, ("2.weight",))
     assert places.order == ("0", "2")
     return measure_network(one, places, NAMES, steps, **options)
@@ -152,7 +152,9 @@ def test_modules_of_every_kind() -> None:
     model = Odd()
     names = tuple(n for n, _ in model.named_parameters())
     x = torch.randn(5, 4, 8)
-    one = Network(model, torch.optim.SGD(model.parameters(), lr=0.0), lambda m, b: m(b).sum(), x, 7)
+    one = BuiltNetwork(
+        model, torch.optim.SGD(model.parameters(), lr=0.0), lambda m, b: m(b).sum(), x, 7
+    )
     places = find_places(one, names, ("head.weight",))
     assert places.order == ("inner", "attention", "norm", "memory", "head")
     # No single module shows what a tensor of the model itself does.
@@ -167,7 +169,7 @@ def test_modules_of_every_kind() -> None:
     assert all(v < 1e-7 for (_, q), v in still.tensor.items() if q is Q.OWN_CHANGE)
     assert {n for n, q in still.tensor if q is Q.OWN_CHANGE} == set(places.module)
     # A step that changes next to nothing: dropout is the same for the old tensor and the new one.
-    small = Network(model, torch.optim.SGD(model.parameters(), lr=1e-7), one.loss, x, 7)
+    small = BuiltNetwork(model, torch.optim.SGD(model.parameters(), lr=1e-7), one.loss, x, 7)
     little = measure_network(small, places, names, 1).tensor
     assert little["attention.in_proj_weight", Q.UPDATE] > 0
     assert all(v < 1e-4 for (_, q), v in little.items() if q is Q.OWN_CHANGE)
@@ -192,7 +194,7 @@ def test_batches_are_normalised_as_in_training() -> None:
     x = torch.randn(20, 4)
     for training in (True, False):
         model.train(training)
-        one = Network(
+        one = BuiltNetwork(
             model, torch.optim.SGD(model.parameters(), lr=0.0), lambda m, b: m(b).sum(), x, 0
         )
         sizes = measure_network(one, find_places(one, names, ("3.weight",)), names, 2)
@@ -221,14 +223,14 @@ def test_every_pass_starts_from_the_same_buffers() -> None:
     model = Counting()
     names = ("head.weight", "head.bias")
     sgd = torch.optim.SGD(model.parameters(), lr=0.0)
-    one = Network(model, sgd, lambda m, b: m(b).sum(), torch.randn(5, 4), 0)
+    one = BuiltNetwork(model, sgd, lambda m, b: m(b).sum(), torch.randn(5, 4), 0)
     sizes = measure_network(one, find_places(one, names, ("head.weight",)), names, 2)
     assert sizes.module["head", Q.CHANGE] < 1e-7
 
 
 def test_what_is_not_finite_is_infinite() -> None:
     one = network()
-    big = Network(
+    big = BuiltNetwork(
         one.model, torch.optim.SGD(one.model.parameters(), lr=1e200), one.loss, one.batch, 0
     )
     sizes = measured(big, 2, linearity=True)
@@ -252,7 +254,9 @@ def test_experts_that_are_given_other_rows_have_no_change() -> None:
     model = Router()
     names = tuple(n for n, _ in model.named_parameters())
     x = torch.randn(9, 4)
-    one = Network(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda m, b: m(b).sum(), x, 0)
+    one = BuiltNetwork(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), lambda m, b: m(b).sum(), x, 0
+    )
     sizes = measure_network(
         one, find_places(one, names, ("head.weight",)), names, 1, linearity=True
     )
@@ -269,6 +273,6 @@ def test_the_loss_must_be_one() -> None:
         (lambda m, b: 1.0, r"returned 1\.0"),
         (lambda m, b: m(b[0]).sum().detach(), "does not depend on the parameters"),
     ):
-        bad = Network(one.model, one.optimizer, value, one.batch, 0)
+        bad = BuiltNetwork(one.model, one.optimizer, value, one.batch, 0)
         with pytest.raises(PlanError, match=said):
             find_places(bad, NAMES, ("2.weight",))

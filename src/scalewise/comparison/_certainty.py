@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from scalewise.comparison._comparison import Scores, listed
+from scalewise._words import listed
+from scalewise.comparison._comparison import Scores, in_words
 from scalewise.comparison._normal import deviation
 from scalewise.training.spi import LARGE
 
@@ -101,13 +102,13 @@ def why_undecided(
         most = networks * max(few.values())
         digits = 10.0 ** max(math.floor(math.log10(most)) - 1, 0)
         told.append(
-            f"{networks} networks are too few to tell {listed(few)} from 0"
+            f"{networks} networks are too few to tell {in_words(few)} from 0"
             f"{'' if without else ', which the verdict leaves out'}. "
             f"Take about {math.ceil(most / digits) * digits:.0f} networks, or compare other `observables`."
         )
     beyond = sorted({int(i) for s in scores if s.layers is not None for i in s.layers[s.beyond]})
     if beyond:
-        layers = f"layer{'s' if len(beyond) > 1 else ''} {listed(map(str, beyond))}"
+        layers = f"layer{'s' if len(beyond) > 1 else ''} {listed(map(str, beyond), 'and')}"
         told.append(
             f"The verdict leaves out {layers}, where the expansion parameter exceeds {LARGE:g}: what the theory "
             "neglects may be as large as what is there. Take wider networks."

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from scalewise._checked import Index, checked
 from scalewise._labelled import dataset
 from scalewise._readable import Rows, readable
+from scalewise._words import listed
 from scalewise.comparison._normal import as_normal
 
 _NUMBERS = ("predicted", "measured", "sem", "bias", "z", "z_excess")
@@ -124,7 +125,7 @@ class Comparison:
         if not self.passed or not names:
             return ""
         return (
-            f"In {listed(names)} differences of more than {self.limit:.2f} standard errors lie within the bias, "
+            f"In {in_words(names)} differences of more than {self.limit:.2f} standard errors lie within the bias, "
             "the size of the next order in the width: the ensemble sees that order. Wider networks have less of it."
         )
 
@@ -148,7 +149,7 @@ class Comparison:
             "exact",
             "failed",
         )
-        partly = f" in {listed(self.decided)}" if self.passed and self.reason else ""
+        partly = f" in {in_words(self.decided)}" if self.passed and self.reason else ""
         lines: list[str | Rows] = [
             f"Theory and ensemble {verdicts[self.passed]}{partly}: {self.table.sizes['entry']} entries, limit "
             f"{self.limit:.2f} standard errors beyond the stated bias.",
@@ -288,10 +289,9 @@ def distinct(legs: int, samples: int) -> Bool[np.ndarray, "..."]:
     return mask & (first <= second)
 
 
-def listed(names: Iterable[str]) -> str:
-    """Names in running text: a, b and c."""
-    *some, last = (name.replace("_", " ") for name in names)
-    return f"{', '.join(some)} and {last}" if some else last
+def in_words(names: Iterable[str]) -> str:
+    """Names of observables in running text: a, b and c."""
+    return listed((name.replace("_", " ") for name in names), "and")
 
 
 def plain(value: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import jax
@@ -12,14 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise._checked import Count, Must, Positive, checked
+from scalewise.jax._applied import JaxPlan
 from scalewise.jax._parts import named, parted
 from scalewise.jax._plan import plan
-from scalewise.jax._probe import drawn_model
 from scalewise.jax._verify import JaxBench, Loss
 from scalewise.jax._watched import value_of
 from scalewise.plan import Plan, PlanError
-from scalewise.plan.audit import NO_CLAIM, Audit, audit_of
-from scalewise.plan.spi import Argument, Factory, Names, Request, Roles, Tolerance, Widths
+from scalewise.plan.audit import Audit
+from scalewise.plan.spi import (
+    NO_CLAIM,
+    Argument,
+    Factory,
+    Names,
+    Roles,
+    SeenOptimizers,
+    Tolerance,
+    Widths,
+    audit_of,
+)
 
 OptimizerLike = Annotated[
     Any,
@@ -103,124 +113,95 @@ def audit(
         (False, 'head')
     """
     options = {"readouts": tuple(readouts), "layout": layout, "width": width, "seed": seed}
-    script = _Script(init_fn, optimizer, loss, batch, options, dict(roles or {}))
-    bench = JaxBench(batch, loss, None, script.set_up, layout)
-    return audit_of(
-        script, bench, tuple(sorted(widths)), seeds, framework="jax", target=target,
-        tolerance=tolerance, progress=progress,
-    )  # fmt: skip
+    seen, said = SeenOptimizers(), dict(roles or {})
+    bench = JaxBench(batch, loss, None, partial(_set_up, optimizer, layout, seen), layout)
 
-
-@dataclass(frozen=True)
-class _Sized:
-    """A plan of one width, as a bench asks for it."""
-
-    table: Plan
-    request: Request
-    seed: str
-
-    def drawn(self, seed: int) -> Any:
-        """A new model."""
-        return drawn_model(self.request, self.seed, seed)
-
-
-@dataclass(eq=False)
-class _Script:
-    """The user's functions, and what was seen of what they made.
-
-    Args:
-        init_fn: The factory.
-        optimizer: An optimiser, or what makes one.
-        loss: A function of (model, batch).
-        batch: What it is given.
-        options: What `plan` is told of the factory.
-        said: Roles by pattern, as the user said them.
-        rates: By width and tensor the learning rate.
-        epsilons: By tensor what the optimiser compares its gradient with, at the largest width seen last.
-        request: What the last plan asks for.
-    """
-
-    init_fn: Callable[..., Any]
-    optimizer: Any
-    loss: Loss
-    batch: Any
-    options: dict[str, Any]
-    said: dict[str, Any]
-    rates: dict[int, dict[str, float]] = field(default_factory=dict)
-    epsilons: dict[str, float] = field(default_factory=dict)
-    request: Request | None = None
-
-    def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
-        """See `scalewise.plan.audit._script.Script`."""
-        name, roles = self.options["width"], {**answers.get("roles", {}), **self.said}
-        found = plan(
-            self.init_fn, base={name: widths[0]}, target={name: widths[-1]},
-            apply=lambda model, batch: value_of(self.loss, model, batch),
-            inputs=(self.batch,), **NO_CLAIM, **{**self.options, **answers, "roles": roles},
-        )  # fmt: skip
-        self.request = found.request
-        return found.table
-
-    def sized(self, table: Plan) -> _Sized:
-        """See `scalewise.plan.audit._script.Script`."""
-        assert self.request is not None
-        return _Sized(table, replace(self.request, target=dict(table.target)), self.options["seed"])
-
-    def set_up(self, sized: _Sized, model: Any) -> tuple[Any, Any]:
-        """The model as the script initialises it, and what trains it, without weight decay."""
-        made = self.optimizer if hasattr(self.optimizer, "update") else self._made(model)
-        if isinstance(made, tuple) and len(made) == 2 and hasattr(made[1], "update"):
-            model, made = made
-        if not hasattr(made, "update"):
-            raise PlanError(
-                "`optimizer` must be an optimiser of optax or return the one that trains the model; it returned "
-                f"{type(made).__name__}."
-            )
-        width = sized.table.target[sized.table.width_name]
-        if width not in self.rates:
-            self._try(made, sized.table, parted(model, self.options["layout"]).params, width)
-        return model, _Undecayed(made)
-
-    def _made(self, model: Any) -> Any:
-        """The result of the user's function for a model."""
-        module, name = (getattr(self.optimizer, k, "") for k in ("__module__", "__name__"))
-        if module.partition(".")[0] == "optax":
-            raise PlanError(
-                f"`optimizer` is optax.{name} itself, which makes an optimiser of a learning rate: give "
-                f"optax.{name}(3e-4), with the rate of your script."
-            )
-        try:
-            return self.optimizer(model)
-        except TypeError as error:
-            raise PlanError(
-                f"`optimizer` raised TypeError: {error}. Give an optimiser of optax, such as optax.adamw(3e-4), or "
-                "a function that takes a model and returns one."
-            ) from error
-
-    def _try(self, tx: Any, table: Plan, params: Any, width: Any) -> None:
-        """Read learning rates and epsilons off the optimiser's first steps."""
-        compiled = jax.jit(lambda slopes, p: _Undecayed(tx).update(slopes, tx.init(p), p)[0])
-        first, second, third = (
-            compiled(jax.tree.map(partial(_gradient, size, uneven), params), params)
-            for size, uneven in ((_USUAL, False), (_SMALL, False), (_LARGE, True))
+    def planned(of: tuple[int, ...], answers: Mapping[str, Any]) -> JaxPlan:
+        return plan(
+            init_fn,
+            base={width: of[0]},
+            target={width: of[-1]},
+            inputs=(batch,),
+            apply=lambda model, batch: value_of(loss, model, batch),
+            **NO_CLAIM,
+            **{**options, **answers, "roles": {**answers.get("roles", {}), **said}},
         )
-        usual, small, large, even = (
-            named(table, jax.tree.map(size, update))
-            for size, update in (
-                (_largest, first), (_largest, second), (_largest, third), (_is_even, third),
-            )
-        )  # fmt: skip
-        # Of the same gradients at every width: powers are all that is asked of them.
-        self.rates[width] = usual
-        for name in (n for n in usual if even[n] and small[n]):
-            eps = _SMALL * (large[name] / small[name] - 1)
-            if eps > _LEAST:
-                self.epsilons[name] = eps
-        if not any(usual.values()):
-            raise PlanError(
-                "The first step of the optimiser moves nothing, as a warm-up leaves it at the start: let "
-                "`optimizer` be the optimiser without its schedule."
-            )
+
+    return audit_of(
+        planned,
+        bench,
+        seen,
+        tuple(sorted(widths)),
+        seeds,
+        framework="jax",
+        target=target,
+        tolerance=tolerance,
+        progress=progress,
+    )
+
+
+def _set_up(
+    optimizer: Any, layout: str, seen: SeenOptimizers, sized: Any, model: Any
+) -> tuple[Any, Any]:
+    """The model as the script initialises it, and what trains it, without weight decay."""
+    made = optimizer if hasattr(optimizer, "update") else _made(optimizer, model)
+    if isinstance(made, tuple) and len(made) == 2 and hasattr(made[1], "update"):
+        model, made = made
+    if not hasattr(made, "update"):
+        raise PlanError(
+            "`optimizer` must be an optimiser of optax or return the one that trains the model; it returned "
+            f"{type(made).__name__}."
+        )
+    width = sized.table.target[sized.table.width_name]
+    if width not in seen.rates:
+        seen.rates[width] = _tried(made, sized.table, parted(model, layout).params, seen.epsilons)
+    return model, _undecayed(made)
+
+
+def _made(optimizer: Any, model: Any) -> Any:
+    """The result of the user's function for a model."""
+    module, name = (getattr(optimizer, k, "") for k in ("__module__", "__name__"))
+    if module.partition(".")[0] == "optax":
+        raise PlanError(
+            f"`optimizer` is optax.{name} itself, which makes an optimiser of a learning rate: give "
+            f"optax.{name}(3e-4), with the rate of your script."
+        )
+    try:
+        return optimizer(model)
+    except TypeError as error:
+        raise PlanError(
+            f"`optimizer` raised TypeError: {error}. Give an optimiser of optax, such as optax.adamw(3e-4), or "
+            "a function that takes a model and returns one."
+        ) from error
+
+
+def _tried(tx: Any, table: Plan, params: Any, epsilons: dict[str, float]) -> dict[str, float]:
+    """Learning rates as the optimiser's first steps have them; epsilons are noted besides."""
+    compiled = jax.jit(lambda slopes, p: _undecayed(tx).update(slopes, tx.init(p), p)[0])
+    first, second, third = (
+        compiled(jax.tree.map(partial(_gradient, size, uneven), params), params)
+        for size, uneven in ((_USUAL, False), (_SMALL, False), (_LARGE, True))
+    )
+    usual, small, large, even = (
+        named(table, jax.tree.map(size, update))
+        for size, update in (
+            (_largest, first),
+            (_largest, second),
+            (_largest, third),
+            (_is_even, third),
+        )
+    )
+    for name in (n for n in usual if even[n] and small[n]):
+        eps = _SMALL * (large[name] / small[name] - 1)
+        if eps > _LEAST:
+            epsilons[name] = eps
+    if not any(usual.values()):
+        raise PlanError(
+            "The first step of the optimiser moves nothing, as a warm-up leaves it at the start: let "
+            "`optimizer` be the optimiser without its schedule."
+        )
+    # Of the same gradients at every width: powers are all that is asked of them.
+    return usual
 
 
 def _gradient(size: float, uneven: bool, like: Any) -> Any:
@@ -241,23 +222,13 @@ def _is_even(update: Any) -> bool:
     return bool(jnp.size(update) > 1 and jnp.min(sizes) > 0.5 * jnp.max(sizes))
 
 
-@dataclass(frozen=True)
-class _Undecayed:
-    """An optimiser without what it does where there is no gradient: weight decay.
+def _undecayed(tx: Any) -> Any:
+    """An optimiser without what it does where there is no gradient: weight decay."""
 
-    Args:
-        tx: The optimiser.
-    """
-
-    tx: Any
-
-    def init(self, params: Any) -> Any:
-        """Its state."""
-        return self.tx.init(params)
-
-    def update(self, updates: Any, state: Any, params: Any = None) -> Any:
-        """The part of an update that a gradient makes."""
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
         still = jax.tree.map(jnp.zeros_like, updates)
-        decay, _ = self.tx.update(still, self.tx.init(params), params)
-        moved, state = self.tx.update(updates, state, params)
+        decay, _ = tx.update(still, tx.init(params), params)
+        moved, state = tx.update(updates, state, params)
         return jax.tree.map(jnp.subtract, moved, decay), state
+
+    return SimpleNamespace(init=tx.init, update=update)

@@ -11,7 +11,7 @@ import numpy as np
 
 from scalewise.jax._linen import axes_in_linen
 from scalewise.jax._modules import axes_in_module
-from scalewise.jax._trees import Place, class_of, places
+from scalewise.jax._trees import TreePlace, class_of, places
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
 
 # What computes the weight of the layer that it stands around.
@@ -31,7 +31,7 @@ class Described:
     copies: tuple[tuple[str, ...], ...] = ()
 
 
-def parameters(tree: Any, layout: str) -> list[Place]:
+def parameters(tree: Any, layout: str) -> list[TreePlace]:
     """The trainable arrays of a tree; of Linen's variables the collection ``params``."""
     if layout == "linen" and isinstance(tree, Mapping) and "params" in tree:
         return places(tree["params"])
@@ -95,7 +95,9 @@ def describe(tree: Any, layout: str = "plain") -> Described:
     return Described(ModelDescription(tensors, others), _copies(found))
 
 
-def _tensor(place: Place, shapes: Mapping[str, tuple[int, ...]], layout: str) -> TensorDescription:
+def _tensor(
+    place: TreePlace, shapes: Mapping[str, tuple[int, ...]], layout: str
+) -> TensorDescription:
     name, shape = place.name, shapes[place.name]
     axes, module = axes_in_module(place.owner, place.key, shape)
     if axes.kind is Kind.UNKNOWN and layout == "linen":
@@ -105,7 +107,9 @@ def _tensor(place: Place, shapes: Mapping[str, tuple[int, ...]], layout: str) ->
     )
 
 
-def _computed(place: Place, known: Mapping[str, TensorDescription]) -> dict[str, TensorDescription]:
+def _computed(
+    place: TreePlace, known: Mapping[str, TensorDescription]
+) -> dict[str, TensorDescription]:
     """The parameters from which a module that stands around a layer computes its weight, as what they are to it.
 
     Raises:
@@ -138,7 +142,7 @@ def _computed(place: Place, known: Mapping[str, TensorDescription]) -> dict[str,
     return {}
 
 
-def _copies(found: list[Place]) -> tuple[tuple[str, ...], ...]:
+def _copies(found: list[TreePlace]) -> tuple[tuple[str, ...], ...]:
     groups: dict[int, dict[str | int, str]] = {}
     for p in found:
         if isinstance(p.value, jax.Array | np.ndarray):

@@ -9,7 +9,6 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,32 +19,17 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from scalewise.jax._describe import parameters
-from scalewise.jax._spread import Spread, Spreads
+from scalewise.jax._spread import EvenSpread, Spreads
 from scalewise.jax._trees import is_nnx_module
 from scalewise.reading._laws import law_of
-from scalewise.reading._reader import Law
+from scalewise.reading._reader import ParameterLaw
 
 _DRAWS, _ENTRIES = 8, 1 << 14  # of a factory that takes a seed, and how many entries are enough
 
 
-@dataclass(frozen=True)
-class DrawnModel:
-    """A model that a factory builds.
-
-    Args:
-        model: The model, with weights of the factory's laws.
-        laws: How each parameter is drawn.
-        guessed: Parameters of which only entries tell how they are drawn.
-    """
-
-    model: Any
-    laws: Mapping[str, Law]
-    guessed: tuple[str, ...]
-
-
 def drawn(
     build: Callable[..., Any], sizes: Mapping[str, Any], layout: str, seed: str
-) -> DrawnModel:
+) -> tuple[Any, Mapping[str, ParameterLaw], tuple[str, ...]]:
     """A factory's model, and how each of its parameters is drawn.
 
     Args:
@@ -53,8 +37,11 @@ def drawn(
         sizes: What it is called with.
         layout: How its tensors are named.
         seed: What it calls the whole number that it draws by, if it takes one.
+
+    Returns:
+        The model, the law of each parameter, and those of which only entries tell how they are drawn.
     """
-    laws: dict[str, Law] = {}
+    laws: dict[str, ParameterLaw] = {}
     try:
         model = _from_equations(lambda: build(**sizes), layout, laws)
     except jax.errors.JAXTypeError:
@@ -73,15 +60,15 @@ def drawn(
                 entries[name].append(value)
     for name, own in entries.items():
         laws[name] = law_of(np.concatenate([value.ravel() for value in own]), few=True)
-    return DrawnModel(model, laws, tuple(random))
+    return model, laws, tuple(random)
 
 
-def told_by_entries(model: Any, layout: str) -> dict[str, Law]:
+def told_by_entries(model: Any, layout: str) -> dict[str, ParameterLaw]:
     """How parameters were drawn, as far as their entries tell."""
     return {p.name: law_of(np.asarray(p.value), few=True) for p in parameters(model, layout)}
 
 
-def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, Law]) -> Any:
+def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, ParameterLaw]) -> Any:
     """A model, and the laws that the equations of its factory tell."""
     leaves: list[Any] = []
     back: list[Callable[[list[Any]], Any]] = []
@@ -146,7 +133,7 @@ def _apart(model: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return leaves, lambda own: jax.tree.unflatten(tree, own)
 
 
-def _sampled(spread: Spread, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+def _sampled(spread: EvenSpread, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     """Numbers of a law, in any order."""
     own, size = np.ravel(spread.values), math.prod(shape)
     if len(own) == 1:

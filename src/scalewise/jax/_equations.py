@@ -21,7 +21,7 @@ from scalewise.jax._moves import (
 from scalewise.jax._sums import added_up, convolution, product, running, totalled, windowed
 from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 
 
 def numbers(own: Operand) -> Operand:
@@ -29,18 +29,18 @@ def numbers(own: Operand) -> Operand:
     return Plain(np.asarray(own.value, dtype=float)) if isinstance(own, Plain) else own
 
 
-def _power(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _power(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     if p["y"] == 2:
         return entrywise(read, "square", given)
     return entrywise(read, "pow", [given[0], Plain(np.array(float(p["y"])))])
 
 
-def _clamped(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _clamped(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     low, x, high = map(numbers, given)
     return entrywise(read, "clamp", [x, low, high])
 
 
-def _selected(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _selected(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     """A choice: by what is fixed, of entries or zeros, a move; else a function."""
     which, *cases = given
     if len(cases) > 2:
@@ -56,25 +56,25 @@ def _selected(read: Reader, given: list[Operand], p: Any) -> Operand:
     return entrywise(read, "where", [numbers(which), two, one])
 
 
-def _joined(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _joined(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     return np.concatenate([zeros_for(read, o) for o in given], axis=p["dimension"])
 
 
-def _padded(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _padded(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     x, value = given
     if not isinstance(value, Plain) or np.any(value.value):
         raise read.refuse("pads with a number that is not 0. Pad with zeros.")
     return padded(zeros_for(read, x), p["padding_config"])
 
 
-def _gathered(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _gathered(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     x, index = given
     if isinstance(index, Plain):
         return gathered(zeros_for(read, x), index.value, p)
     return looked_up(read, _table(read, x), index, p)
 
 
-def _table(read: Reader, own: Operand) -> Entries:
+def _table(read: ModelReader, own: Operand) -> Entries:
     if isinstance(own, Plain):
         raise read.refuse(
             "looks up fixed numbers where its inputs say. Let parameters hold the table."
@@ -82,7 +82,7 @@ def _table(read: Reader, own: Operand) -> Entries:
     return own
 
 
-def _sliced(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _sliced(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     x, *begin = given
     sizes = p["slice_sizes"]
     told = [k for k, o in enumerate(begin) if not isinstance(o, Plain) and o.any()]
@@ -105,7 +105,7 @@ def _sliced(read: Reader, given: list[Operand], p: Any) -> Operand:
     return np.moveaxis(rows_of(read, np.moveaxis(table, axis, 0), token), 0, axis)
 
 
-def _written(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _written(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     x, new, *begin = given
     values = zeros_for(read, new)
 
@@ -117,7 +117,7 @@ def _written(read: Reader, given: list[Operand], p: Any) -> Operand:
     return overwritten(read, x, write)
 
 
-def _scattered(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _scattered(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     x, index, new = given
     if not isinstance(index, Plain):
         raise read.refuse(
@@ -127,19 +127,19 @@ def _scattered(read: Reader, given: list[Operand], p: Any) -> Operand:
     return overwritten(read, x, lambda own: scattered(own, at, values, p))
 
 
-def _convolved(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _convolved(read: ModelReader, given: list[Operand], p: Any) -> Operand:
     return convolution(read, given[0], given[1], p)
 
 
-def _entered(how: str) -> Callable[[Reader, list[Operand], Any], Operand]:
-    def found(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _entered(how: str) -> Callable[[ModelReader, list[Operand], Any], Operand]:
+    def found(read: ModelReader, given: list[Operand], p: Any) -> Operand:
         return totalled(read, _entries(given), [int(a) for a in p["axes"]], how)
 
     return found
 
 
-def _window(how: str) -> Callable[[Reader, list[Operand], Any], Operand]:
-    def found(read: Reader, given: list[Operand], p: Any) -> Operand:
+def _window(how: str) -> Callable[[ModelReader, list[Operand], Any], Operand]:
+    def found(read: ModelReader, given: list[Operand], p: Any) -> Operand:
         return windowed(read, _entries(given), p, how)
 
     return found
@@ -151,7 +151,7 @@ def _entries(given: list[Operand]) -> Entries:
     return x
 
 
-SPECIAL: dict[str, Callable[[Reader, list[Operand], Any], Operand]] = {
+SPECIAL: dict[str, Callable[[ModelReader, list[Operand], Any], Operand]] = {
     "integer_pow": _power,
     "clamp": _clamped,
     "select_n": _selected,

@@ -10,10 +10,9 @@ import jax
 
 from scalewise._checked import Must, checked
 from scalewise._extras import require
+from scalewise.jax._applied import JaxPlan
 from scalewise.jax._optax import is_trained
-from scalewise.jax._plan import JaxPlan
-from scalewise.jax._resolve import resolved
-from scalewise.jax._trees import dotted
+from scalewise.jax._trees import dotted, resolved
 from scalewise.plan import Law, Plan, PlanError, SettingsGroup, groups
 
 _UNTRAINED = "untrained"

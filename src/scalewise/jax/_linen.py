@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scalewise.jax._modules import UNKNOWN, Axes
+from scalewise.jax._modules import UNKNOWN
 from scalewise.plan import Kind
+from scalewise.plan.spi import Axes
 
 _INWARD = ("query", "key", "value")
 Shapes = Mapping[str, tuple[int, ...]]

@@ -44,7 +44,7 @@ _NO_INPUT = (
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     """How a model is built and called.
 
     Args:
@@ -107,7 +107,7 @@ def marked(tree: Any, layout: str) -> Any:
 
 
 def look(
-    call: Call,
+    call: ModelCall,
     narrow: tuple[Mapping[str, object], Described],
     wide: tuple[Mapping[str, object], Described],
     ratio: Fraction,
@@ -161,7 +161,7 @@ def look(
         ) from error
 
 
-def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
+def seen(call: ModelCall, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     """One pass, traced and not computed."""
     leaves, tree = jax.tree.flatten((inputs.args, dict(inputs.kwargs)))
     arrays = [i for i, x in enumerate(leaves) if hasattr(x, "shape") and hasattr(x, "dtype")]
@@ -182,8 +182,12 @@ def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     told = walk.flow.summary()
     paths = walk.tracks.paths(k.passed for k in found if k.value is not None)
     return replace(
-        told, weights=_around(told.weights), lookups=_around(told.lookups), paths=paths, pieces=walk.read
-    )  # fmt: skip
+        told,
+        weights=_around(told.weights),
+        lookups=_around(told.lookups),
+        paths=paths,
+        pieces=walk.read,
+    )
 
 
 def _around(found: Mapping[str, Multiplied]) -> dict[str, Multiplied]:
@@ -191,7 +195,7 @@ def _around(found: Mapping[str, Multiplied]) -> dict[str, Multiplied]:
     return {n: Multiplied(m.before * m.inside, m.after) for n, m in found.items()}
 
 
-def _is_called(call: Call, sizes: Mapping[str, object]) -> bool:
+def _is_called(call: ModelCall, sizes: Mapping[str, object]) -> bool:
     """True if the factory builds a function."""
     found: list[bool] = []
     jax.eval_shape(lambda: found.append(callable(call.init_fn(**sizes))))
@@ -218,7 +222,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def _guesses(
-    call: Call, narrow: tuple[Mapping[str, object], Described], wide: Described
+    call: ModelCall, narrow: tuple[Mapping[str, object], Described], wide: Described
 ) -> Iterator[Inputs]:
     """Inputs that the model may take: tokens, numbers, images, sequences, as its tensors suggest."""
     wanted = _arguments(call, narrow[0])
@@ -228,7 +232,7 @@ def _guesses(
             yield Inputs((array, np.ones(len(array), np.float32)))
 
 
-def _arguments(call: Call, sizes: Mapping[str, object]) -> int:
+def _arguments(call: ModelCall, sizes: Mapping[str, object]) -> int:
     """How many arguments the model cannot do without."""
     found: list[int] = []
 

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from scalewise.jax._trees import class_of
 from scalewise.plan import Kind
-
-
-class Axes(NamedTuple):
-    """The axes of a parameter, by what its module does with them."""
-
-    kind: Kind
-    fan_in: tuple[int, ...] = ()
-    fan_out: tuple[int, ...] = ()
-
+from scalewise.plan.spi import Axes
 
 Shape = tuple[int, ...]
 Reader = Callable[[Any, str, Shape], Axes]

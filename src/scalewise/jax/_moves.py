@@ -11,7 +11,7 @@ import numpy as np
 from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import Entries
 from scalewise.reading._linear import embedded
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 
 Params = dict[str, Any]
 
@@ -51,7 +51,7 @@ ALONE: dict[str, Callable[[Entries, Params], Entries]] = {
 SEVERAL = frozenset(["optimization_barrier", "device_put"])  # arrays that are passed on as they are
 
 
-def zeros_for(read: Reader, own: Operand) -> Entries:
+def zeros_for(read: ModelReader, own: Operand) -> Entries:
     """Entries for an array that stands beside fields."""
     if not isinstance(own, Plain):
         return own
@@ -62,7 +62,7 @@ def zeros_for(read: Reader, own: Operand) -> Entries:
     return np.zeros(np.shape(own.value), dtype=int)
 
 
-def overwritten(read: Reader, own: Operand, write: Callable[[Entries], Entries]) -> Entries:
+def overwritten(read: ModelReader, own: Operand, write: Callable[[Entries], Entries]) -> Entries:
     """Entries after others were written in their place; numbers other than 0 must all be written over."""
     if not isinstance(own, Plain):
         return write(own)
@@ -70,7 +70,7 @@ def overwritten(read: Reader, own: Operand, write: Callable[[Entries], Entries])
     return zeros_for(read, own) if found.min(initial=0) < 0 else found
 
 
-def starts(read: Reader, given: Sequence[Operand]) -> list[int]:
+def starts(read: ModelReader, given: Sequence[Operand]) -> list[int]:
     """Where a slice begins, if that is the same for all inputs."""
     if not all(isinstance(own, Plain) for own in given):
         raise read.refuse(
@@ -128,7 +128,7 @@ def destinations(shape: Sequence[int], index: Any, updates: Sequence[int], p: Pa
     return np.asarray(jax.lax.gather(places, index, numbers, sizes, mode=mode, fill_value=-1))
 
 
-def looked_up(read: Reader, table: Entries, index: Entries, p: Params) -> Entries:
+def looked_up(read: ModelReader, table: Entries, index: Entries, p: Params) -> Entries:
     """Rows of a table by tokens."""
     d, sizes = p["dimension_numbers"], p["slice_sizes"]
     told = [k for k in range(index.shape[-1]) if index[..., k].any()]
@@ -148,7 +148,7 @@ def looked_up(read: Reader, table: Entries, index: Entries, p: Params) -> Entrie
     return rows_placed(rows, index.ndim - 1, p, None if d.collapsed_slice_dims else axis)
 
 
-def rows_of(read: Reader, table: Entries, tokens: Entries) -> Entries:
+def rows_of(read: ModelReader, table: Entries, tokens: Entries) -> Entries:
     """Rows (*tokens, *rest) of a table (row, *rest)."""
     rest = table.shape[1:]
     return np.asarray(embedded(read, table.reshape(len(table), -1), tokens)).reshape(

@@ -18,9 +18,9 @@ from scalewise.jax._numbers import inner
 from scalewise.jax._trace import place_of, weight
 from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries, Input, UnreadError, Weight
-from scalewise.reading._given import Given, replaced
+from scalewise.reading._given import GivenLayers, replaced
 from scalewise.reading._grids import MixedSamplesError
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 
 # The functions of entries, by the names of trees.
 _FUNCTIONS = {
@@ -79,7 +79,7 @@ def fixed(value: Any) -> Plain | Key:
 
 
 @dataclass
-class Walk:
+class NetworkWalk:
     """Follows entries from one equation to the next.
 
     Args:
@@ -88,8 +88,8 @@ class Walk:
         values: Parameters by name.
     """
 
-    read: Reader
-    given: Given = field(default_factory=Given)
+    read: ModelReader
+    given: GivenLayers = field(default_factory=GivenLayers)
     values: dict[str, np.ndarray] = field(default_factory=dict)
     _weights: dict[str, Entries] = field(default_factory=dict)
 

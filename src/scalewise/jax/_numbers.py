@@ -21,10 +21,22 @@ _SAME = frozenset(
     stop_gradient dynamic_slice gather reduce_max reduce_min""".split()  # noqa: SIM905
 )
 _ENTRYWISE: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2, "log": np.log,
-    "pow": np.power, "max": np.maximum, "min": np.minimum, "square": np.square, "abs": np.abs,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "pow": np.power,
+    "max": np.maximum,
+    "min": np.minimum,
+    "square": np.square,
+    "abs": np.abs,
+}
 _LOOPS = frozenset(["scan", "while", "cond"])
 
 

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from scalewise._extras import require
-from scalewise.jax._resolve import resolved
-from scalewise.jax._trees import dotted
+from scalewise.jax._trees import dotted, resolved
 from scalewise.plan import Plan, PlanError
 
 if TYPE_CHECKING:

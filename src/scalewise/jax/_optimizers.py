@@ -16,8 +16,7 @@ import jax
 import numpy as np
 import optax
 
-from scalewise.jax._resolve import resolved
-from scalewise.jax._trees import dotted
+from scalewise.jax._trees import dotted, resolved
 from scalewise.jax._trials import STEPS, Found, is_float, same, trials
 from scalewise.plan import Law, Plan, PlanError
 from scalewise.plan.spi import ENTRYWISE, Size, bare

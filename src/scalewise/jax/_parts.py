@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.jax._describe import parameters
-from scalewise.jax._resolve import resolved
-from scalewise.jax._trees import dotted, is_nnx_module
+from scalewise.jax._trees import dotted, is_nnx_module, resolved
 from scalewise.plan import Plan
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from scalewise.jax._describe import Described, parameters, traced
 from scalewise.jax._entries import spread
-from scalewise.jax._look import Call, look
+from scalewise.jax._look import ModelCall, look
 from scalewise.plan import Kind, ModelDescription, Plan, PlanError, Probe, Spread, make_plan
 from scalewise.plan.spi import (
     Inputs,
@@ -33,7 +33,7 @@ _BARE = "; for variables of Flax Linen say layout='linen'"
 
 
 @dataclass(frozen=True)
-class Options:
+class JaxOptions:
     """Arguments of `scalewise.jax.plan` beyond a `Request`.
 
     Args:
@@ -51,7 +51,7 @@ class Options:
     seed: str = "seed"
 
 
-def planned(request: Request, options: Options, sights: Sights) -> Plan:
+def planned(request: Request, options: JaxOptions, sights: Sights) -> Plan:
     """Trace the model where it must be known and was not seen before, build it once, and make the plan."""
     sizes = compared(request.base, request.target, request.width, request.depth)
 
@@ -62,7 +62,7 @@ def planned(request: Request, options: Options, sights: Sights) -> Plan:
 
     base, target, other, wider = map(at, (sizes.narrow, request.target, sizes.wide, sizes.widened))
     shallow = None if request.deeper == 1 else at(request.base)
-    call = Call(request.build, options.apply, options.layout)
+    call = ModelCall(request.build, options.apply, options.layout)
     deep, wide = (taken(request.build, given) for given in (sizes.narrow, sizes.wide))
 
     def looked() -> Passes | None:
@@ -122,7 +122,7 @@ def drawn_model(request: Request, name: str, seed: int) -> Any:
     return request.build(**taken(request.build, request.target), **{name: seed % 2**31})
 
 
-def _at(request: Request, options: Options, sizes: Mapping[str, Any]) -> Described:
+def _at(request: Request, options: JaxOptions, sizes: Mapping[str, Any]) -> Described:
     """The model at some sizes, its embeddings that read out tied to their readouts."""
     found = traced(request.build, sizes, options.layout)
     tensors, aliases = list(found.model.tensors), dict(found.model.aliases)
@@ -134,15 +134,20 @@ def _at(request: Request, options: Options, sizes: Mapping[str, Any]) -> Describ
             if t.name in hits:
                 alias = f"{t.owner}.attend"
                 aliases[alias] = replace(
-                    t, name=alias, kind=Kind.MATRIX, fan_in=t.fan_out, fan_out=t.fan_in,
-                    owner=alias, aliases=(),
-                )  # fmt: skip
+                    t,
+                    name=alias,
+                    kind=Kind.MATRIX,
+                    fan_in=t.fan_out,
+                    fan_out=t.fan_in,
+                    owner=alias,
+                    aliases=(),
+                )
                 tensors[i] = replace(t, aliases=(*t.aliases, alias))
     return replace(found, model=replace(found.model, tensors=tuple(tensors), aliases=aliases))
 
 
 def _spreads(
-    request: Request, options: Options, sizes: Mapping[str, Any], base: Described
+    request: Request, options: JaxOptions, sizes: Mapping[str, Any], base: Described
 ) -> dict[str, Spread]:
     found = parameters(request.build(**sizes), options.layout)
     names = {t.name for t in base.model.tensors}

@@ -16,8 +16,8 @@ import numpy as np
 from scalewise._checked import Count, checked
 from scalewise.jax._drawn import drawn, told_by_entries
 from scalewise.jax._given import standing_in
-from scalewise.jax._look import Call, marked
-from scalewise.jax._network import Held, Key, Unread, Walk, fixed
+from scalewise.jax._look import ModelCall, marked
+from scalewise.jax._network import Held, Key, NetworkWalk, Unread, fixed
 from scalewise.jax._parts import parted
 from scalewise.jax._plan import Apply
 from scalewise.jax._trees import class_of, is_nnx_module
@@ -28,10 +28,10 @@ from scalewise.plan.spi import Argument, Inputs
 from scalewise.plan.spi import given as called_with
 from scalewise.reading._entrywise import Plain
 from scalewise.reading._fields import UnreadError
-from scalewise.reading._given import Given, layers_of
+from scalewise.reading._given import GivenLayers, layers_of
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, ReadModel, in_a_row, network_from, read_model
-from scalewise.reading._reader import Law, Reader
+from scalewise.reading._reader import ModelReader, ParameterLaw
 
 
 @checked(error=PlanError)
@@ -125,13 +125,12 @@ def _network(build: Any, inputs: Inputs, width: int | None, how: _How) -> Networ
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
     sizes, far = ({_argument(build): n} for n in (width, 2 * width))
-    made, wider = (drawn(build, own, how.layout, how.seed) for own in (sizes, far))
-    called, one = _read(made.model, sizes, inputs, how, made.laws)
-    if made.guessed:
-        one.seen.read.notes[_not_told(made.guessed)] = None
-    wide = _Called(wider.model, far, inputs, how, double=called.double).read(
-        wider.laws, called.samples
-    )
+    model, laws, guessed = drawn(build, sizes, how.layout, how.seed)
+    wider, laws_far, _ = drawn(build, far, how.layout, how.seed)
+    called, one = _read(model, sizes, inputs, how, laws)
+    if guessed:
+        one.seen.read.notes[_not_told(guessed)] = None
+    wide = _Called(wider, far, inputs, how, double=called.double).read(laws_far, called.samples)
     return network_from(one, width, wide)
 
 
@@ -146,7 +145,11 @@ def _not_told(names: Sequence[str]) -> str:
 
 
 def _read(
-    model: Any, sizes: Mapping[str, Any], inputs: Inputs, how: _How, laws: Mapping[str, Law]
+    model: Any,
+    sizes: Mapping[str, Any],
+    inputs: Inputs,
+    how: _How,
+    laws: Mapping[str, ParameterLaw],
 ) -> tuple[_Called, ReadModel]:
     """A model as steps: in double precision, or in its own where its code does not bear another."""
     called = _Called(model, sizes, inputs, how)
@@ -192,7 +195,7 @@ class _Called:
         double: bool = True,
     ) -> None:
         self.how, self.sizes, self.double, self.samples = how, sizes, double, False
-        self.call = Call(lambda: model, how.apply, how.layout)
+        self.call = ModelCall(lambda: model, how.apply, how.layout)
         with jax.enable_x64(double):
             own = _doubled if double else _itself
             parts = parted(model, how.layout)
@@ -202,7 +205,7 @@ class _Called:
             self.leaves = [own(jnp.asarray(x)) if _is_array(x) else x for x in leaves]
         self.arrays = [k for k, x in enumerate(leaves) if _is_array(x)]
 
-    def read(self, laws: Mapping[str, Law], samples: bool | None) -> ReadModel:
+    def read(self, laws: Mapping[str, ParameterLaw], samples: bool | None) -> ReadModel:
         """The model as steps.
 
         Args:
@@ -224,7 +227,7 @@ class _Called:
         with jax.enable_x64(True):
             return read_model(
                 lambda flat: self._pass(
-                    closed, Reader(laws, flat, self.how.gains), output, samples
+                    closed, ModelReader(laws, flat, self.how.gains), output, samples
                 ),
                 self.how.at,
             )
@@ -270,9 +273,9 @@ class _Called:
             alone, whole[:1], rtol=near, atol=near
         )
 
-    def _pass(self, closed: Any, read: Reader, output: np.ndarray, samples: bool) -> Pass:
+    def _pass(self, closed: Any, read: ModelReader, output: np.ndarray, samples: bool) -> Pass:
         width = next(iter(self.sizes.values()), 1)
-        walk = Walk(read, Given(self.how.layers, width))
+        walk = NetworkWalk(read, GivenLayers(self.how.layers, width))
         held, rows, offset = [], [], 0
         for k in self.arrays:
             x = self.leaves[k]

@@ -75,7 +75,7 @@ class Attending:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenArray:
     """A variable as it is computed.
 
     Args:
@@ -127,26 +127,26 @@ class Recorder:
         self.attentions: list[Attending] = []
         self._numbers = count()
 
-    def run(self, closed: ClosedJaxpr, args: Sequence[Seen]) -> list[Seen]:
+    def run(self, closed: ClosedJaxpr, args: Sequence[SeenArray]) -> list[SeenArray]:
         """The results of a traced function."""
         jaxpr = closed.jaxpr
-        known: dict[Any, Seen] = dict(zip(jaxpr.invars, args, strict=True))
-        known |= zip(jaxpr.constvars, map(Seen, closed.consts), strict=True)
+        known: dict[Any, SeenArray] = dict(zip(jaxpr.invars, args, strict=True))
+        known |= zip(jaxpr.constvars, map(SeenArray, closed.consts), strict=True)
 
-        def read(v: Any) -> Seen:
-            return Seen(v.val) if isinstance(v, Literal) else known[v]
+        def read(v: Any) -> SeenArray:
+            return SeenArray(v.val) if isinstance(v, Literal) else known[v]
 
         for eqn in jaxpr.eqns:
             given = [read(v) for v in eqn.invars]
             known |= zip(eqn.outvars, self._results(eqn, given), strict=True)
         return [read(v) for v in jaxpr.outvars]
 
-    def _results(self, eqn: Any, given: list[Seen]) -> list[Seen]:
+    def _results(self, eqn: Any, given: list[SeenArray]) -> list[SeenArray]:
         body = inner(eqn)
         if body is not None:
             return self.run(body, given)
         if all(k.is_number for k in given):
-            return [Seen(x) for x in _computed(eqn, [k.value for k in given])]
+            return [SeenArray(x) for x in _computed(eqn, [k.value for k in given])]
         if eqn.primitive.name == "scan":
             return self._scan(eqn, given)
         values = _computed(eqn, [k.value for k in given])
@@ -156,23 +156,28 @@ class Recorder:
         changed = _alternative(eqn, given, lambda k: k.was) if not data else None
         olds = self._olds(eqn, given) if not data else {}
         return [
-            Seen(
-                x, data, {n: o[i] for n, o in olds.items()}, changed and changed[i],
+            SeenArray(
+                x,
+                data,
+                {n: o[i] for n, o in olds.items()},
+                changed and changed[i],
                 origin=_origin(given),
             )
             for i, x in enumerate(values)
-        ]  # fmt: skip
+        ]
 
-    def _olds(self, eqn: Any, given: list[Seen]) -> dict[str, list[Any]]:
+    def _olds(self, eqn: Any, given: list[SeenArray]) -> dict[str, list[Any]]:
         names = dict.fromkeys(n for k in given for n in k.old)
         found = {n: _alternative(eqn, given, lambda k, n=n: k.old.get(n)) for n in names}
         return {n: values for n, values in found.items() if values is not None}
 
-    def _result(self, eqn: Any, given: list[Seen], value: Any) -> Seen:
+    def _result(self, eqn: Any, given: list[SeenArray], value: Any) -> SeenArray:
         name = eqn.primitive.name
         was = _alternative(eqn, given, lambda k: k.was)
-        made = Seen(value, any(k.data for k in given), was=was and was[0], origin=_origin(given))
-        one, two = given[0], given[1] if len(given) > 1 else Seen(None)
+        made = SeenArray(
+            value, any(k.data for k in given), was=was and was[0], origin=_origin(given)
+        )
+        one, two = given[0], given[1] if len(given) > 1 else SeenArray(None)
         if not made.data:
             return replace(made, old=self._single(eqn, given))
         if name in _CONTRACTED and (one.is_weight or two.is_weight):
@@ -202,12 +207,12 @@ class Recorder:
         passed = next((k.logits for k in given if k.logits), None) if name in _PASSED else None
         return replace(made, logits=passed)
 
-    def _single(self, eqn: Any, given: list[Seen]) -> dict[str, Any]:
+    def _single(self, eqn: Any, given: list[SeenArray]) -> dict[str, Any]:
         return {n: values[0] for n, values in self._olds(eqn, given).items()}
 
     def _written(
-        self, eqn: Any, weight: Seen, inputs: list[Seen], made: Seen, **about: Any
-    ) -> Seen:
+        self, eqn: Any, weight: SeenArray, inputs: list[SeenArray], made: SeenArray, **about: Any
+    ) -> SeenArray:
         """An array meets a tensor: what the tensor writes."""
         names = [n for n in weight.old if n not in self._lengths]
         if len(names) != 1:
@@ -218,7 +223,7 @@ class Recorder:
         self.outputs.append(Output(name, value=made.value, old=old, **settings))
         return replace(made, old=old, output=len(self.outputs) - 1)
 
-    def _extended(self, eqn: Any, given: list[Seen], made: Seen) -> Seen:
+    def _extended(self, eqn: Any, given: list[SeenArray], made: SeenArray) -> SeenArray:
         """Operations on an output: a bias added, a number that multiplies it, another shape."""
         number = next((k.output for k in given if k.output is not None), None)
         if number is None:
@@ -227,7 +232,7 @@ class Recorder:
         self.outputs[number] = replace(self.outputs[number], value=made.value, old=old)
         return replace(made, old=old, output=number)
 
-    def _product(self, eqn: Any, one: Seen, two: Seen, made: Seen) -> Seen:
+    def _product(self, eqn: Any, one: SeenArray, two: SeenArray, made: SeenArray) -> SeenArray:
         """Two arrays of data multiplied and summed: attention logits, if a softmax follows."""
         moved = one.was is not None or two.was is not None
         was = _computed(eqn, [one.before, two.before])[0] if moved else None
@@ -241,7 +246,7 @@ class Recorder:
         )
         return replace(made, was=None, logits=logits)
 
-    def _scan(self, eqn: Any, given: list[Seen]) -> list[Seen]:
+    def _scan(self, eqn: Any, given: list[SeenArray]) -> list[SeenArray]:
         """A loop whose steps are watched: what they write is stacked."""
         p = eqn.params
         consts, n = p["num_consts"], p["num_consts"] + p["num_carry"]
@@ -252,7 +257,7 @@ class Recorder:
             step = Recorder(self._lengths)
             inside = [replace(k, **parts) for k, parts in zip(xs, slices, strict=True)]
             out = step.run(
-                p["jaxpr"], [*map(_settled, fixed), *(Seen(v, True) for v in values), *inside]
+                p["jaxpr"], [*map(_settled, fixed), *(SeenArray(v, True) for v in values), *inside]
             )
             kept.append(step)
             arrays = [k.value for k in out]
@@ -270,10 +275,10 @@ class Recorder:
         self.outputs += [replace(o, **arrays) for o, arrays in pairs]
         pairs = zip(kept[-1].attentions, attentions, strict=True)
         self.attentions += [replace(a, **arrays, number=next(self._numbers)) for a, arrays in pairs]
-        return [Seen(x, True) for x in (*last, *stacked)]
+        return [SeenArray(x, True) for x in (*last, *stacked)]
 
 
-def _settled(of: Seen) -> Seen:
+def _settled(of: SeenArray) -> SeenArray:
     return replace(of, output=None, logits=None, old=of.old if of.is_weight else {})
 
 
@@ -293,7 +298,9 @@ def _computed(eqn: Any, values: Sequence[Any]) -> list[Any]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
-def _alternative(eqn: Any, given: Sequence[Seen], other: Callable[[Seen], Any]) -> list[Any] | None:
+def _alternative(
+    eqn: Any, given: Sequence[SeenArray], other: Callable[[SeenArray], Any]
+) -> list[Any] | None:
     """The results with other values of some inputs; nothing if there are none."""
     values = [other(k) for k in given]
     if all(v is None for v in values):
@@ -301,7 +308,7 @@ def _alternative(eqn: Any, given: Sequence[Seen], other: Callable[[Seen], Any]) 
     return _computed(eqn, [k.value if v is None else v for k, v in zip(given, values, strict=True)])
 
 
-def _like(eqn: Any, given: Sequence[Seen], logits: Attending) -> Attending:
+def _like(eqn: Any, given: Sequence[SeenArray], logits: Attending) -> Attending:
     """Logits after what was done to them."""
 
     def same(value: Any) -> Any:
@@ -312,5 +319,5 @@ def _like(eqn: Any, given: Sequence[Seen], logits: Attending) -> Attending:
     return replace(logits, value=same(logits.value), was=same(logits.was))
 
 
-def _origin(given: Sequence[Seen]) -> frozenset[str]:
+def _origin(given: Sequence[SeenArray]) -> frozenset[str]:
     return frozenset().union(*(k.origin for k in given))

@@ -20,20 +20,50 @@ _MOVED = frozenset(
     optimization_barrier""".split()  # noqa: SIM905
 )
 _ENTRYWISE: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative, "max": np.maximum,
-    "min": np.minimum, "sqrt": np.sqrt, "square": np.square, "exp": np.exp, "log": np.log, "log1p": np.log1p,
-    "expm1": np.expm1, "abs": np.abs, "sign": np.sign, "floor": np.floor, "tanh": np.tanh, "cos": np.cos,
-    "sin": np.sin, "pow": np.power, "lt": np.less, "gt": np.greater, "le": np.less_equal, "ge": np.greater_equal,
-    "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "not": np.invert, "shift_right_logical": np.right_shift, "shift_left": np.left_shift,
-    "nextafter": np.nextafter, "erf": special.erf, "erf_inv": special.erfinv, "logistic": special.expit,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "select_n": lambda c, *own: np.where(c, *own[::-1]),
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "max": np.maximum,
+    "min": np.minimum,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "exp": np.exp,
+    "log": np.log,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "abs": np.abs,
+    "sign": np.sign,
+    "floor": np.floor,
+    "tanh": np.tanh,
+    "cos": np.cos,
+    "sin": np.sin,
+    "pow": np.power,
+    "lt": np.less,
+    "gt": np.greater,
+    "le": np.less_equal,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "shift_right_logical": np.right_shift,
+    "shift_left": np.left_shift,
+    "nextafter": np.nextafter,
+    "erf": special.erf,
+    "erf_inv": special.erfinv,
+    "logistic": special.expit,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "select_n": lambda c, *own: np.where(c, *own[::-1]),
     "clamp": lambda low, x, high: np.clip(x, low, high),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
-class Spread:
+class EvenSpread:
     """Numbers that are spread evenly over the law of an array; one number where all its entries are equal.
 
     Args:
@@ -51,13 +81,15 @@ class Spreads:
     def __init__(self) -> None:
         self._count = 0
 
-    def run(self, closed: ClosedJaxpr, args: Sequence[Spread | None]) -> list[Spread | None]:
+    def run(
+        self, closed: ClosedJaxpr, args: Sequence[EvenSpread | None]
+    ) -> list[EvenSpread | None]:
         """The results of a traced function."""
         jaxpr = closed.jaxpr
-        known: dict[Any, Spread | None] = dict(zip(jaxpr.invars, args, strict=True))
+        known: dict[Any, EvenSpread | None] = dict(zip(jaxpr.invars, args, strict=True))
         known |= {v: _constant(c) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
 
-        def look(v: Any) -> Spread | None:
+        def look(v: Any) -> EvenSpread | None:
             return _constant(v.val) if isinstance(v, Literal) else known[v]
 
         for eqn in jaxpr.eqns:
@@ -65,13 +97,13 @@ class Spreads:
             known |= zip(eqn.outvars, found, strict=True)
         return [look(v) for v in jaxpr.outvars]
 
-    def _results(self, eqn: Any, given: list[Spread | None]) -> list[Spread | None]:
+    def _results(self, eqn: Any, given: list[EvenSpread | None]) -> list[EvenSpread | None]:
         name = eqn.primitive.name
         if name == "random_bits":
             self._count += 1
             width = eqn.params["bit_width"]
             even = (np.arange(_POINTS, dtype=np.float64) + 0.5) / _POINTS * 2.0**width
-            return [Spread(even.astype(f"uint{width}"), self._count)]
+            return [EvenSpread(even.astype(f"uint{width}"), self._count)]
         if (body := inner(eqn)) is not None:
             return self.run(body, given)
         whole = [k for k in given if k is not None]
@@ -83,7 +115,7 @@ class Spreads:
         values = None if len(bits) > 1 else _made(eqn, [k.values for k in whole])
         if values is None:
             return [None] * len(eqn.outvars)
-        return [Spread(values, bits.pop() if bits else None)]
+        return [EvenSpread(values, bits.pop() if bits else None)]
 
 
 def _made(eqn: Any, given: list[np.ndarray]) -> np.ndarray | None:
@@ -100,10 +132,12 @@ def _made(eqn: Any, given: list[np.ndarray]) -> np.ndarray | None:
         return None if made is None else np.asarray(made(*given)).astype(kind)
 
 
-def _constant(value: Any) -> Spread | None:
+def _constant(value: Any) -> EvenSpread | None:
     if jnp.issubdtype(jnp.result_type(value), jax.dtypes.prng_key):
         return None
     own = np.asarray(value)
     return (
-        Spread(own.ravel()[:1].reshape(())) if own.size and np.all(own == own.ravel()[0]) else None
+        EvenSpread(own.ravel()[:1].reshape(()))
+        if own.size and np.all(own == own.ravel()[0])
+        else None
     )

@@ -12,11 +12,11 @@ from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import Entries
 from scalewise.reading._linear import convolved, is_weight
 from scalewise.reading._products import contracted
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._sums import pooled, reduced
 
 
-def product(read: Reader, one: Operand, two: Operand, p: Params) -> Operand:
+def product(read: ModelReader, one: Operand, two: Operand, p: Params) -> Operand:
     """A product summed over some axes of both, with others in common, as `dot_general` has it."""
     (over_one, over_two), (both_one, both_two) = p["dimension_numbers"]
     left = _sides(_shape(one), over_one, both_one)
@@ -87,7 +87,7 @@ def _as_columns(own: Operand, sides: _Sides, *, free: int) -> Operand:
     return _laid(own, (*sides.both, *sides.over, *sides.free), whole)
 
 
-def convolution(read: Reader, x: Operand, w: Operand, p: Params) -> Operand:
+def convolution(read: ModelReader, x: Operand, w: Operand, p: Params) -> Operand:
     """A convolution of any layout, also a transposed one."""
     if isinstance(x, Plain) or isinstance(w, Plain) or not is_weight(read, w):
         raise read.refuse(
@@ -106,13 +106,18 @@ def convolution(read: Reader, x: Operand, w: Operand, p: Params) -> Operand:
         between.append((min(low, 0), min(high, 0), n - 1))
         ends.append((max(low, 0), max(high, 0)))
     found = convolved(
-        read, padded(x, between), w, stride=p["window_strides"], pads=ends, dilation=p["rhs_dilation"],
+        read,
+        padded(x, between),
+        w,
+        stride=p["window_strides"],
+        pads=ends,
+        dilation=p["rhs_dilation"],
         groups=p["feature_group_count"],
-    )  # fmt: skip
+    )
     return found.transpose(np.argsort(d.out_spec))
 
 
-def windowed(read: Reader, x: Entries, p: Params, how: str) -> Entries:
+def windowed(read: ModelReader, x: Entries, p: Params, how: str) -> Entries:
     """Sums or largest numbers of windows, of an array of any layout."""
     if any(n != 1 for n in (*p["base_dilation"], *p["window_dilation"])):
         raise read.refuse("has a pool with dilation. Leave that out.")
@@ -153,7 +158,7 @@ def _changes(own: np.ndarray, axis: int) -> bool:
     return bool(np.any(own != own.take([0], axis=axis)))
 
 
-def totalled(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
+def totalled(read: ModelReader, x: Entries, axes: Sequence[int], how: str) -> Operand:
     """Sums or largest numbers along axes, which are left out."""
     axes = [a % x.ndim for a in axes]
     shape = [n for a, n in enumerate(x.shape) if a not in axes]
@@ -162,7 +167,7 @@ def totalled(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand
     return np.asarray(reduced(read, x, axes, how)).reshape(shape)
 
 
-def running(read: Reader, x: Entries, axis: int, reverse: bool) -> Operand:
+def running(read: ModelReader, x: Entries, axis: int, reverse: bool) -> Operand:
     """Sums of all that come before along an axis."""
     size = x.shape[axis]
     numbers = np.tri(size).T if not reverse else np.tri(size)
@@ -171,7 +176,9 @@ def running(read: Reader, x: Entries, axis: int, reverse: bool) -> Operand:
     )
 
 
-def added_up(read: Reader, target: Operand, index: Operand, source: Operand, p: Params) -> Operand:
+def added_up(
+    read: ModelReader, target: Operand, index: Operand, source: Operand, p: Params
+) -> Operand:
     """Arrays added up where a fixed index says, as `scatter-add` does it to zeros."""
     if not isinstance(index, Plain):
         raise read.refuse(

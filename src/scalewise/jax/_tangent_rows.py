@@ -21,7 +21,7 @@ Found = list[
 ]  # derivatives (sample, read, entry) by each tensor, and its rates
 
 
-class Rows:
+class TangentRows:
     """Derivatives of one function, block by block.
 
     Args:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
-from scalewise.jax._tangent_rows import Rows
+from scalewise.jax._tangent_rows import TangentRows
 from scalewise.training.spi import check_room, groups, ntk_by_blocks
 
 
@@ -87,7 +87,7 @@ def tangents(
         )
     shape = len(x), len(R)
     check_room(len(x), 1 if mean else len(R), budget)
-    rows = Rows(columns, params, x, z, R, weights)
+    rows = TangentRows(columns, params, x, z, R, weights)
     plan = groups(rows.kept, *shape, memory=budget, mean=mean)
 
     def products(one: Any, other: Any) -> np.ndarray:

@@ -14,11 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.plan import PlanError
+from scalewise.plan import Plan, PlanError
+from scalewise.plan.spi import bare
+
+# Containers and modules, outermost first, with the paths to them.
+Chain = tuple[tuple[tuple[str, ...], Any], ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class TreePlace:
     """A trainable array where it stands in a tree.
 
     Args:
@@ -31,7 +35,7 @@ class Place:
 
     path: tuple[str, ...]
     value: Any
-    chain: tuple[tuple[tuple[str, ...], Any], ...]
+    chain: Chain
     cell: Any
     identity: str | int
 
@@ -54,6 +58,15 @@ class Place:
     def owner_name(self) -> str:
         """The path to that."""
         return ".".join(self.chain[-1][0]) if self.chain else ""
+
+
+def resolved(table: Plan, name: str) -> str:
+    """The name by which a plan knows a leaf: without the step into an NNX variable or a collection."""
+    ends = (name, name.removesuffix(".value"))
+    for candidate in (*ends, *(e.removeprefix("params.") for e in ends)):
+        if bare(candidate, table.names) in table.names:
+            return candidate
+    return name
 
 
 def class_of(thing: Any, package: str, names: tuple[str, ...] | None = None) -> str | None:
@@ -83,7 +96,7 @@ def dotted(path: tuple[Any, ...]) -> str:
     return ".".join(jax.tree_util.keystr((key,), simple=True) for key in path)
 
 
-def places(tree: Any) -> list[Place]:
+def places(tree: Any) -> list[TreePlace]:
     """Every trainable array of a tree, in the tree's order.
 
     In an NNX module these are the values of `Param`, in an Equinox module the floating-point arrays that
@@ -92,7 +105,7 @@ def places(tree: Any) -> list[Place]:
     Raises:
         PlanError: If an Equinox model shares something that it computes.
     """
-    return list(_walk(tree, (), _Context()))
+    return list(_walk(tree, (), ()))
 
 
 def rebuilt(tree: Any, change: Callable[[str, Any], Any]) -> Any:
@@ -109,47 +122,37 @@ def rebuilt(tree: Any, change: Callable[[str, Any], Any]) -> Any:
     return jax.tree_util.tree_map_with_path(one, tree, is_leaf=is_nnx_module)
 
 
-@dataclass(frozen=True)
-class _Context:
-    chain: tuple[tuple[tuple[str, ...], Any], ...] = ()
-    in_nnx: bool = False
-    in_equinox: bool = False
-
-    def inside(self, node: Any, path: tuple[str, ...]) -> _Context:
-        return _Context(
-            (*self.chain, (path, node)),
-            self.in_nnx or is_nnx_module(node),
-            self.in_equinox or class_of(node, "equinox", ("Module",)) is not None,
-        )
+def _in_nnx(chain: Chain) -> bool:
+    return any(is_nnx_module(node) for _, node in chain)
 
 
-def _walk(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Place]:
+def _walk(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[TreePlace]:
     if class_of(node, "flax.nnx", ("Variable",)):
         if class_of(node, "flax.nnx", ("Param",)):
-            cell = node if context.in_nnx else None
-            yield from (_place(path, value, context, cell) for value in jax.tree.leaves(node))
+            cell = node if _in_nnx(chain) else None
+            yield from (_place(path, value, chain, cell) for value in jax.tree.leaves(node))
         return
-    if any(node is above for _, above in context.chain):
+    if any(node is above for _, above in chain):
         return
     if class_of(node, "equinox", ("StateIndex", "State")):
         return
     if class_of(node, "equinox", ("Shared",)):
-        yield from _shared(node, path, context)
+        yield from _shared(node, path, chain)
         return
     # All but the root is a leaf here: what comes back is the children.
     children = jax.tree_util.tree_leaves_with_path(node, is_leaf=lambda x: x is not node)
     if len(children) == 1 and not children[0][0]:
-        if _trainable(node, context):
-            yield _place(path, node, context, None)
+        if _trainable(node, chain):
+            yield _place(path, node, chain, None)
         return
-    below = context.inside(node, path)
+    below = (*chain, (path, node))
     for steps, child in children:
         yield from _walk(child, (*path, dotted(steps)), below)
 
 
-def _shared(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Place]:
+def _shared(node: Any, path: tuple[str, ...], chain: Chain) -> Iterator[TreePlace]:
     """The contents of an Equinox `Shared`, then its gaps filled: one parameter with what fills them."""
-    below = context.inside(node, path)
+    below = (*chain, (path, node))
     inside = (*path, "pytree")
     held = list(_walk(node.pytree, inside, below))
     yield from held
@@ -166,20 +169,20 @@ def _shared(node: Any, path: tuple[str, ...], context: _Context) -> Iterator[Pla
         yield replace(place, identity=values[id(place.value)].identity)
 
 
-def _place(path: tuple[str, ...], value: Any, context: _Context, cell: Any) -> Place:
+def _place(path: tuple[str, ...], value: Any, chain: Chain, cell: Any) -> TreePlace:
     # Leaves of a tree are trained one by one even where they start as one array. Parameters of NNX and
     # what `Shared` puts in several places are one.
     identity = ".".join(path) if cell is None else id(cell)
-    return Place(path, value, context.chain, cell, identity)
+    return TreePlace(path, value, chain, cell, identity)
 
 
-def _trainable(leaf: Any, context: _Context) -> bool:
-    if context.in_nnx:
+def _trainable(leaf: Any, chain: Chain) -> bool:
+    if _in_nnx(chain):
         return False
     if isinstance(leaf, jax.Array):
         return jnp.issubdtype(leaf.dtype, jnp.inexact)
     # Equinox holds numbers and NumPy arrays for constants.
-    if context.in_equinox:
+    if any(class_of(node, "equinox", ("Module",)) for _, node in chain):
         return False
     return isinstance(leaf, float | complex) or (
         isinstance(leaf, np.ndarray | np.generic) and np.issubdtype(leaf.dtype, np.inexact)

@@ -129,7 +129,7 @@ def same(one: Found, two: Found) -> bool:
 
 
 def _of_axes(value: np.ndarray, axes: int) -> np.ndarray:
-    """A number or a matrix as a small array of so many axes: the last entries of it, or copies."""
+    """A number or a matrix as a small array of so many axes, cut off or repeated."""
     while value.ndim > axes:
         value = value[-1]
     return np.broadcast_to(value, (_SIDE,) * axes)

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from scalewise._extras import require
 from scalewise.jax._parts import named, parted
-from scalewise.jax._watched import Loss, Program, Watched
-from scalewise.plan import Plan, PlanError
-from scalewise.plan.spi import Scene
+from scalewise.jax._watched import Loss, Program, WatchedTree
+from scalewise.plan import PlanError
+from scalewise.plan.spi import Adapter, Scene
 
 Setup = Callable[[Any, Any], Any]
 _HALF = (jnp.bfloat16, jnp.float16)
 
 
-@runtime_checkable
-class Drawn(Protocol):
-    """A plan with its factory."""
-
-    @property
-    def table(self) -> Plan:
-        """The settings of every tensor."""
-        ...
-
-    def drawn(self, seed: int) -> Any:
-        """A new model at the target."""
-        ...
-
-
-@dataclass(frozen=True)
 class JaxBench:
-    """See `scalewise.plan._run.Bench`.
+    """The networks of JAX of one measurement; see `scalewise.plan._adapter.Bench`.
 
     Args:
         batch: What `loss` is given.
@@ -46,24 +30,21 @@ class JaxBench:
         layout: How tensors of a tree are named.
     """
 
-    batch: Any
-    loss: Loss
-    setup: Setup | None
-    own: Setup
-    layout: str
-    # What is compiled for the networks of one size: they differ by their arrays only.
-    _programs: dict[Any, Program] = field(default_factory=dict, compare=False, repr=False)
-    # The network that was looked at last: it need not be drawn twice.
-    _looked: dict[tuple[str, int], tuple[Program, Any, Any]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    def __init__(
+        self, batch: Any, loss: Loss, setup: Setup | None, own: Setup, layout: str
+    ) -> None:
+        self.batch, self.loss, self.setup, self.own, self.layout = batch, loss, setup, own, layout
+        # What is compiled for the networks of one size: they differ by their arrays only.
+        self._programs: dict[Any, Program] = {}
+        # The network that was looked at last: it need not be drawn twice.
+        self._looked: dict[tuple[str, int], tuple[Program, Any, Any]] = {}
 
     @property
     def searches(self) -> bool:
         """True if the learning rate is ours to choose."""
         return self.setup is None
 
-    def scene(self, plan: Drawn, seed: int) -> Scene:
+    def scene(self, plan: Adapter, seed: int) -> Scene:
         """One network as it is measured.
 
         Raises:
@@ -83,23 +64,18 @@ class JaxBench:
         places = acting.places(readouts, sorted({*attends}))
         return Scene(names, readouts, places, zero, precision, whole="the loss")
 
-    def network(self, plan: Drawn, scene: Scene, seed: int, lr: float) -> Watched:
+    def network(self, plan: Adapter, scene: Scene, seed: int, lr: float) -> WatchedTree:
         """A network, ready to train."""
         rate = lr if self.searches else 1.0
         looked = self._looked.pop(_like(plan, seed), None)
         self._looked.clear()
-        return Watched(*(looked or self._set_up(plan, seed)), scene, rate)
+        return WatchedTree(*(looked or self._set_up(plan, seed)), scene, rate)
 
-    def everywhere(self, plan: Drawn, scene: Scene, seed: int) -> Scene:
+    def everywhere(self, plan: Adapter, scene: Scene, seed: int) -> Scene:
         """This scene with the factors of every tensor, and no tensors."""
         return replace(scene, names=(), places=replace(scene.places, reads=scene.places.order))
 
-    @contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """Nothing is drawn from random numbers of the process."""
-        yield
-
-    def _set_up(self, plan: Drawn, seed: int) -> tuple[Program, Any, Any]:
+    def _set_up(self, plan: Adapter, seed: int) -> tuple[Program, Any, Any]:
         """A network's program, and its arrays: those that are trained, and others."""
         size = _like(plan, seed)[0]
         found = (self.setup or self.own)(plan, plan.drawn(seed))
@@ -123,7 +99,7 @@ class JaxBench:
         return self._programs[size], params, parts.others
 
 
-def _like(plan: Drawn, seed: int) -> tuple[str, int]:
+def _like(plan: Adapter, seed: int) -> tuple[str, int]:
     return repr(sorted(plan.table.target.items())), seed
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from scalewise.jax._acting import Acting
 from scalewise.jax._parts import named, renamed
-from scalewise.jax._record import Recorder, Seen
+from scalewise.jax._record import Recorder, SeenArray
 from scalewise.plan import Plan, PlanError
 from scalewise.plan.spi import Logits, Record, Scene, loss_refused
 
@@ -172,10 +172,10 @@ class Program:
 
         closed = jax.make_jaxpr(flat)(values, others, given)
         tensors = [
-            Seen(values[n], old={n: old[n]}, was=old[n], origin=frozenset([n]))
+            SeenArray(values[n], old={n: old[n]}, was=old[n], origin=frozenset([n]))
             for n in sorted(values)
         ]
-        data = [Seen(x, data=True) for x in jax.tree.leaves((others, given))]
+        data = [SeenArray(x, data=True) for x in jax.tree.leaves((others, given))]
         recorder = Recorder(frozenset(t.name for t in self.table.tensors if t.of))
         (loss,) = recorder.run(closed, [*tensors, *data])
         if kept is not None:
@@ -196,7 +196,7 @@ class Program:
         return outputs, attentions, loss.value
 
 
-class Watched:
+class WatchedTree:
     """A network as `scalewise.plan._sizes.Network` asks for it.
 
     Args:

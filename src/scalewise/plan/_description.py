@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from scalewise._readable import readable
 from scalewise.plan._roles import Kind
+
+
+class Axes(NamedTuple):
+    """The axes of a parameter, by what its module does with them."""
+
+    kind: Kind
+    fan_in: tuple[int, ...] = ()
+    fan_out: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Fit:
-    r"""A power of the width.
+    r"""A power of the width, fitted to sizes at several widths and seeds.
 
     Args:
         slope: The power; infinite where the size diverged.

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from scalewise.plan._adapter import Adapter
 from scalewise.plan._depth import READOUT, WHOLE
 from scalewise.plan._measurement import Quantity
 from scalewise.plan._names import bare, pattern
-from scalewise.plan._run import Planned, Run
+from scalewise.plan._run import Run
 from scalewise.plan._sizes import measure_network
 
 _SEEN = (Quantity.OUTPUT, Quantity.CHANGE, Quantity.FEATURES, Quantity.FEATURES_CHANGE)
@@ -19,7 +20,7 @@ _RETURNED = (Quantity.OUTPUT, Quantity.CHANGE)
 
 
 def seen_over_depths(
-    ends: Run, plans: Sequence[Planned], seeds: int, advance: Callable[[], None]
+    ends: Run, plans: Sequence[Adapter], seeds: int, advance: Callable[[], None]
 ) -> dict[tuple[str, Quantity], np.ndarray]:
     """Sizes of what comes after all blocks, over depths and seeds.
 

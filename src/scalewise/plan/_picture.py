@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context, ticker
@@ -12,12 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalewise.plan._fits import Status
-from scalewise.plan._measurement import Quantity
+from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import pattern
 from scalewise.plan._rows import Row, sizes_of
-
-if TYPE_CHECKING:
-    from scalewise.plan._check import Check
+from scalewise.plan._table import Plan
 
 _INK, _MUTED, _RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 _LINES = {
@@ -50,53 +48,54 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(check: Check) -> Figure:
+def draw(
+    plan: Plan, measured: Measurement, rows: Sequence[Row], roles: Mapping[str, str], headline: str
+) -> Figure:
     """One panel for each kind of module, in the order of the forward pass.
 
     Points are means over seeds with one standard error; lines have the planned power, through the middle of
     the points. Modules that differ by layer numbers only share a panel.
 
     Args:
-        check: What to draw.
+        plan: What was planned.
+        measured: What was measured.
+        rows: What both say of each tensor.
+        roles: By tensor, as it acts where it was measured.
+        headline: The verdict, and what is to blame.
 
     Returns:
         A figure.
     """
+    found = {(r.tensor, r.quantity): r for r in rows}
     with rc_context(STYLE):
-        panels = _panels(check)[:_PANELS]
+        panels = _panels(measured, found, roles)[:_PANELS]
         columns = min(_COLUMNS, len(panels))
-        rows = math.ceil(len(panels) / columns)
-        canvas = Figure(figsize=(2.75 * columns + 0.4, 2.6 * rows + 0.75), layout="constrained")
+        lines = math.ceil(len(panels) / columns)
+        canvas = Figure(figsize=(2.75 * columns + 0.4, 2.6 * lines + 0.75), layout="constrained")
         canvas.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore
-        axes = list(canvas.subplots(rows, columns, squeeze=False, sharex=True).flat)
+        axes = list(canvas.subplots(lines, columns, squeeze=False, sharex=True).flat)
         for axis, (title, members) in zip(axes, panels, strict=False):
-            _panel(axis, check, title, members)
+            _panel(axis, plan, measured, title, [found[m, q] for q in _LINES for m in members])
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         for i, axis in enumerate(axes[: len(panels)]):
             if i + columns >= len(panels):
-                axis.set_xlabel(check.plan.width_name)
+                axis.set_xlabel(plan.width_name)
                 axis.tick_params(labelbottom=True)
-        canvas.suptitle(_headline(check), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+        canvas.suptitle(headline, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
         _legend(canvas)
         return canvas
 
 
-def _headline(check: Check) -> str:
-    if check.ok:
-        return f"{check.verdict}; as planned"
-    found = [f"{c.cause} of {c.tensor} off by n^({c.power:+.2f})" for c in check.culprits[:2]]
-    return "; ".join([str(check.verdict), *(found or ["as planned"])])
-
-
-def _panels(check: Check) -> list[tuple[str, list[str]]]:
+def _panels(
+    measured: Measurement, rows: Mapping[tuple[str, Quantity], Row], roles: Mapping[str, str]
+) -> list[tuple[str, list[str]]]:
     """Titles, and the leading tensors of the modules in each."""
     kinds: dict[tuple[str, str], list[str]] = {}
-    modules = dict(zip(check.measured.tensors, check.measured.modules, strict=True))
-    for name in check.measured.tensors:
-        if check.row(name, Quantity.OUTPUT).fit.status is not Status.ABSENT:
-            role = check.role(name)
-            kinds.setdefault((pattern(modules[name]), role), []).append(name)
+    modules = dict(zip(measured.tensors, measured.modules, strict=True))
+    for name in measured.tensors:
+        if rows[name, Quantity.OUTPUT].fit.status is not Status.ABSENT:
+            kinds.setdefault((pattern(modules[name]), roles[name]), []).append(name)
     few = sum(map(len, kinds.values())) <= 2 * _COLUMNS
     out = []
     for (kind, role), members in kinds.items():
@@ -105,20 +104,24 @@ def _panels(check: Check) -> list[tuple[str, list[str]]]:
         for mine in split:
             title = modules[mine[0]] if len(mine) == 1 else f"{kind} ({len(mine)})"
             out.append((mine[0], f"{title} · {role}", mine))
-    order = {name: i for i, name in enumerate(check.measured.tensors)}
+    order = {name: i for i, name in enumerate(measured.tensors)}
     return [(title, mine) for first, title, mine in sorted(out, key=lambda p: order[p[0]])]
 
 
-def _panel(axis: Axes, check: Check, title: str, members: list[str]) -> None:
-    widths = check.measured.widths
+def _panel(
+    axis: Axes, plan: Plan, measured: Measurement, title: str, members: Sequence[Row]
+) -> None:
+    widths = measured.widths
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     wrong = False
     heights: list[float] = []
     for quantity, (color, _) in _LINES.items():
-        rows = [r for r in (check.row(m, quantity) for m in members) if _drawn(r)]
+        rows = [r for r in members if r.quantity is quantity and r.fit.status is Status.FITTED]
         for row in rows:
-            heights += _curve(axis, check, row, color)
+            heights += _curve(
+                axis, row, widths, sizes_of(plan, measured, row.tensor, quantity), color
+            )
         wrong = wrong or any(not r.agrees for r in rows)
     # A panel that spans less than a decade still shows one: small wiggles stay small.
     low, high = min(heights, default=1.0), max(heights, default=1.0)
@@ -133,9 +136,7 @@ def _panel(axis: Axes, check: Check, title: str, members: list[str]) -> None:
     axis.yaxis.set_minor_locator(ticker.NullLocator())
 
 
-def _curve(axis: Axes, check: Check, row: Row, color: str) -> list[float]:
-    widths = check.measured.widths
-    sizes = sizes_of(check.plan, check.measured, row.tensor, row.quantity)
+def _curve(axis: Axes, row: Row, widths: np.ndarray, sizes: np.ndarray, color: str) -> list[float]:
     logs = np.log(sizes)
     mean, error = logs.mean(axis=1), logs.std(axis=1, ddof=1) / math.sqrt(logs.shape[1])
     middle = np.exp(mean)
@@ -169,10 +170,6 @@ def _curve(axis: Axes, check: Check, row: Row, color: str) -> list[float]:
             color=_OFF,
         )
     return [*middle, *line]
-
-
-def _drawn(row: Row) -> bool:
-    return row.fit.status is Status.FITTED
 
 
 def _ticks(widths: Sequence[float] | np.ndarray) -> list[float]:

@@ -87,7 +87,7 @@ def is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
 
 
 @dataclass(frozen=True)
-class Along:
+class AlongSize:
     """Tensors as they were seen along sizes other than the width."""
 
     probe: Probe

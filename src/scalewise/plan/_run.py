@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from scalewise.plan._adapter import Adapter, Bench, Scene
 from scalewise.plan._errors import PlanError
 from scalewise.plan._growth import growth_over
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import bare, pattern
 from scalewise.plan._roles import Kind, Role
-from scalewise.plan._sizes import Network, Places, Sizes, measure_network
+from scalewise.plan._sizes import MeasuredNetwork, Places, Sizes, measure_network
 from scalewise.plan._small_rate import Bracket
-from scalewise.plan._table import Plan
 
 # Features change by one percent: far above rounding, and far below where the response bends.
 _RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
@@ -25,66 +23,6 @@ _RESPONSE, _FIRST_LR, _TRIALS = 1e-2, 1e-3, 12
 _BELOW_JUMPS = 30
 _OF_MODULE = (Quantity.OUTPUT, Quantity.CHANGE)
 _OF_FEATURES = (Quantity.FEATURES, Quantity.FEATURES_CHANGE)
-
-
-@runtime_checkable
-class Planned(Protocol):
-    """A plan of any framework."""
-
-    @property
-    def table(self) -> Plan:
-        """The settings of every tensor."""
-        ...
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Facts that one network shows and that hold for all that differ from it in size alone.
-
-    Args:
-        names: The trainable tensors; a tied one by the name it has where it looks up.
-        readouts: The tensors that read out; a tied one by the name it has there.
-        places: Where all these act.
-        zero_readout: Whether the readout starts at zero.
-        precision: Rounding unit of the parameters.
-        whole: What stands for the model as a whole where no tensor reads out.
-        raised: Whether parameters and batches of half precision are raised to single: powers are those of
-            the model, and rounding has none.
-    """
-
-    names: tuple[str, ...]
-    readouts: tuple[str, ...]
-    places: Places
-    zero_readout: bool
-    precision: float
-    raised: bool = True
-    whole: str = "the model"
-
-
-@runtime_checkable
-class Bench(Protocol):
-    """Adapter that builds the networks of a verification, on one batch and with one loss."""
-
-    @property
-    def searches(self) -> bool:
-        """True if the learning rate is ours to choose."""
-        ...
-
-    def scene(self, plan: Any, seed: int) -> Scene:
-        """The scene of one network; raises `PlanError` where its loss cannot be used."""
-        ...
-
-    def network(self, plan: Any, scene: Scene, seed: int, lr: float) -> Network:
-        """A network, ready to train: an independent draw for each seed; one that was looked at is taken."""
-        ...
-
-    def everywhere(self, plan: Any, scene: Scene, seed: int) -> Scene:
-        """The scene with every place where something can be seen, and no tensors."""
-        ...
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """The process's random numbers go on afterwards as if nothing had been drawn."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -102,14 +40,14 @@ class Run:
     """
 
     bench: Bench
-    plans: Sequence[Planned]
+    plans: Sequence[Adapter]
     widths: tuple[int, ...]
     scene: Scene
     steps: int
     lr: float | None = None
     known: Mapping[tuple[int, int], Sizes] = field(default_factory=dict)
 
-    def network(self, index: int, seed: int) -> Network:
+    def network(self, index: int, seed: int) -> MeasuredNetwork:
         """A new network of one of the widths."""
         drawn = self.draw(seed, index)
         return self.bench.network(self.plans[index], self.scene, drawn, self.lr or 0.0)
@@ -124,7 +62,7 @@ class Run:
             return self.known[index, seed]
         return self._sizes(self.network(index, seed), index, linearity=seed == 0)
 
-    def _sizes(self, network: Network, index: int, *, linearity: bool) -> Sizes:
+    def _sizes(self, network: MeasuredNetwork, index: int, *, linearity: bool) -> Sizes:
         table = self.plans[index].table
         return measure_network(
             network,
@@ -240,7 +178,7 @@ class Run:
 
 
 def prepared(
-    bench: Bench, plans: Sequence[Planned], widths: tuple[int, ...], steps: int | None
+    bench: Bench, plans: Sequence[Adapter], widths: tuple[int, ...], steps: int | None
 ) -> Run:
     """A run with all that can be learnt from one network, but for the learning rate.
 

@@ -1,7 +1,7 @@
 """Sizes in one real network before and after a few steps, whatever framework it is of.
 
-The framework's part is a `Network`: it hands out weights, takes a step, and watches one pass. What is compared
-with what, and what each size is a root mean square of, stands here.
+The framework's part is a `MeasuredNetwork`: it hands out weights, takes a step, and watches one pass. What is
+compared with what, and what each size is a root mean square of, stands here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Record:
 
 
 @runtime_checkable
-class Network(Protocol):
+class MeasuredNetwork(Protocol):
     """A model at initialisation, ready to train, with what it trains on; arrays can be added and subtracted."""
 
     def weights(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Sizes:
 
 
 def measure_network(
-    network: Network,
+    network: MeasuredNetwork,
     steps: int,
     *,
     linearity: bool = False,
@@ -220,14 +220,14 @@ def measure_network(
     return sizes
 
 
-def _singular(network: Network, step: Any, blocks: int) -> float:
+def _singular(network: MeasuredNetwork, step: Any, blocks: int) -> float:
     """The largest singular value of a step; of blocks of rows its root mean square over them."""
     rows = len(step) // blocks
     found = [network.spectral(step[i * rows : (i + 1) * rows]) for i in range(blocks)]
     return math.sqrt(math.fsum(s * s for s in found) / blocks)
 
 
-def _moved(network: Network, new: Any, old: Any) -> float:
+def _moved(network: MeasuredNetwork, new: Any, old: Any) -> float:
     """Size of a change; zero where it is lost in the rounding of the entries that it is added to.
 
     A rounded entry is off by up to half the distance to the next number. A change of less than that
@@ -237,7 +237,7 @@ def _moved(network: Network, new: Any, old: Any) -> float:
     return 0.0 if size < GRAINS * network.spacing(old) else size
 
 
-def _compare(network: Network, sizes: Sizes, before: Record, after: Record) -> None:
+def _compare(network: MeasuredNetwork, sizes: Sizes, before: Record, after: Record) -> None:
     rms = network.rms
     for n, parts in after.own.items():
         sizes.tensor[n, Quantity.OWN_CHANGE] = rms(parts)
@@ -263,14 +263,14 @@ def _compare(network: Network, sizes: Sizes, before: Record, after: Record) -> N
                 sizes.module[module, change] = moved
 
 
-def _change(network: Network, parts: list[Any], later: list[Any]) -> float:
+def _change(network: MeasuredNetwork, parts: list[Any], later: list[Any]) -> float:
     """Size of a change; NaN where there is none, as of an expert that is given other rows than before."""
     if not parts or [p.shape for p in parts] != [p.shape for p in later]:
         return math.nan
     return network.rms([b - a for a, b in zip(parts, later, strict=True)])
 
 
-def _bend(network: Network, before: Record, half: Record, after: Record) -> float:
+def _bend(network: MeasuredNetwork, before: Record, half: Record, after: Record) -> float:
     """Distance of the change of what is read out from twice that of half the step."""
     worst = 0.0
     for module, parts in before.inputs.items():
@@ -284,7 +284,7 @@ def _bend(network: Network, before: Record, half: Record, after: Record) -> floa
     return worst
 
 
-def _of_factors(network: Network, was: Logits, new: Logits) -> float:
+def _of_factors(network: MeasuredNetwork, was: Logits, new: Logits) -> float:
     """Movement of queries and keys, as a change of their product."""
     sizes = [network.rms([t]) for t in was.factors]
     steps = [network.rms([b - a]) for a, b in zip(was.factors, new.factors, strict=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from scalewise._readable import Rows
@@ -16,6 +15,7 @@ from scalewise.plan._table import Plan, TensorPlan
 from scalewise.scaling import classify
 
 _HEAD = ("tensor", "role", "shape", "init std", "base x √in", "lr", "eps", "decay", "slope")
+_Shared = tuple[str, str, str, bool, str, str, str, str, str]
 
 
 def describe(plan: Plan) -> str:
@@ -36,7 +36,7 @@ def describe(plan: Plan) -> str:
 
 def told(plan: Plan) -> list[str | Rows]:
     """The lines of a printed plan."""
-    kinds: dict[_Row, list[TensorPlan]] = {}
+    kinds: dict[_Shared, list[TensorPlan]] = {}
     slopes = predictions(plan, [t.name for t in plan.tensors])
     for tensor in plan.tensors:
         kinds.setdefault(_row(plan, tensor, slopes[tensor.name]), []).append(tensor)
@@ -44,25 +44,11 @@ def told(plan: Plan) -> list[str | Rows]:
     return [*_title(plan), "", table, *_notes(plan)]
 
 
-@dataclass(frozen=True)
-class _Row:
-    """Cells that tensors on one line have in common."""
-
-    name: str
-    role: str
-    shape: str
-    drawn: bool
-    init: str
-    lr: str
-    eps: str
-    decay: str
-    slope: str
-
-
-def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Row:
+def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Shared:
+    """Cells that tensors on one line have in common; the fourth says whether the tensor is drawn at all."""
     f = plan.powers(tensor.name)
     sizes = zip(tensor.base_shape, tensor.shape, strict=True)
-    return _Row(
+    return (
         pattern(tensor.name),
         str(tensor.role),
         " x ".join(str(b) if a == b else f"{b} ({a})" for a, b in sizes) or "scalar",
@@ -75,18 +61,19 @@ def _row(plan: Plan, tensor: TensorPlan, slopes: Predicted) -> _Row:
     )
 
 
-def _cells(plan: Plan, row: _Row, tensors: list[TensorPlan]) -> tuple[str, ...]:
+def _cells(plan: Plan, row: _Shared, tensors: list[TensorPlan]) -> tuple[str, ...]:
+    name, role, shape, drawn, init, *settings = row
     many = f" ({len(tensors)})" if len(tensors) > 1 else ""
     std = "as built"
-    if row.drawn:
+    if drawn:
         stds = [plan.std(t.name) for t in tensors]
         low, high = min(stds), max(stds)
         # Two digits are more than a small tensor's entries tell of its spread.
         size = f"{sum(stds) / len(stds):.2g}" if high < 1.1 * low else f"{low:.2g}..{high:.2g}"
-        std = f"{size} {row.init}".rstrip()
+        std = f"{size} {init}".rstrip()
     units = [t.unit for t in tensors if t.unit]
     unit = f"{sum(units) / len(units):.2g}" if units else ""
-    return (row.name + many, row.role, row.shape, std, unit, row.lr, row.eps, row.decay, row.slope)
+    return (name + many, role, shape, std, unit, *settings)
 
 
 def _title(plan: Plan) -> list[str]:

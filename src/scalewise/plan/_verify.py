@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,15 +14,17 @@ import numpy as np
 from scalewise._checked import Count, Must, Positive, checked
 from scalewise._extras import installed
 from scalewise._readable import Rows, readable
+from scalewise.plan._adapter import Adapter, Bench
 from scalewise.plan._axes import heads_of
-from scalewise.plan._check import Check, Tolerance, check
+from scalewise.plan._check import Check
+from scalewise.plan._checking import Tolerance, check
 from scalewise.plan._constants import ConstantsLike, with_constants
 from scalewise.plan._depth import DepthCheck, check_depths
 from scalewise.plan._errors import PlanError
 from scalewise.plan._fits import check_design
 from scalewise.plan._measurement import Measurement
 from scalewise.plan._over_depths import seen_over_depths
-from scalewise.plan._run import Bench, Run, prepared
+from scalewise.plan._run import Run, prepared
 from scalewise.plan._sizes import Sizes
 from scalewise.plan._table import Plan
 from scalewise.plan._text import told
@@ -36,7 +37,7 @@ _PATIENCE = 2.0  # seconds of silence before a bar is worth its place
 
 @dataclass(frozen=True)
 @readable
-class Verified(ABC):
+class Verified(Adapter):
     """A plan of any framework, whose claims real networks can be held against.
 
     Args:
@@ -65,14 +66,6 @@ class Verified(ABC):
     ) -> Transfer:
         """`lr`, `weight_decay`, `eps` and `betas` of the base at the target; see `scalewise.plan.transfer`."""
         return transfer(self.table, lr=lr, weight_decay=weight_decay, eps=eps, betas=betas)
-
-    @abstractmethod
-    def at(self, **sizes: Any) -> Verified:
-        """This plan with another target."""
-
-    @abstractmethod
-    def _bench(self, batch: Any, loss: Callable[[Any, Any], Any], setup: Any) -> Bench:
-        """Adapter that builds the networks of a verification."""
 
     @checked(error=PlanError)
     def verify(
@@ -133,7 +126,7 @@ class Verified(ABC):
         ascending, depths = tuple(sorted(widths)), tuple(sorted(depths))
         check_design(np.asarray(ascending, dtype=float), seeds)
         bench, rest = self._bench(batch, loss, setup), (seeds, lr and float(lr), steps, progress)
-        with bench.undisturbed():
+        with self._undisturbed():
             sizes = _over_widths(self, bench, ascending, depth, *rest)
             deep = None
             if depths:

@@ -1,5 +1,9 @@
 """Working names of this room for the other rooms of scalewise; users have no need of them."""
 
+# The protocol of adapters: what a framework does for a plan, and for the networks of one measurement.
+from scalewise.plan._adapter import Adapter as Adapter
+from scalewise.plan._adapter import Scene as Scene
+
 # What libraries of Muon multiply a step by, beside the learning rate: a function of the matrix's shape.
 from scalewise.plan._adjust import ADJUSTMENTS as ADJUSTMENTS
 
@@ -9,14 +13,17 @@ from scalewise.plan._axes import compared as compared
 from scalewise.plan._axes import ratios_of as ratios_of
 from scalewise.plan._axes import taken as taken
 
-# A measurement beside its plan: verdict, table, picture, and a word for CI.
-from scalewise.plan._check import Tolerance as Tolerance
+# `check`: a measurement is fitted, compared with its plan, judged, and what is off is diagnosed.
+from scalewise.plan._checking import Tolerance as Tolerance
 
 # Constants tuned at the base: which tensors they are for, and a plan that carries them.
 from scalewise.plan._constants import ConstantsLike as ConstantsLike
 from scalewise.plan._constants import combined as combined
 from scalewise.plan._constants import stds_of_kinds as stds_of_kinds
 from scalewise.plan._constants import with_constants as with_constants
+
+# What a framework's adapter tells of a model: names, shapes and axes, and no array.
+from scalewise.plan._description import Axes as Axes
 
 # Which tensor is to blame: causes told apart from what follows from them.
 from scalewise.plan._diagnosis import Cause as Cause
@@ -101,9 +108,6 @@ from scalewise.plan._roles import RoleSpec as RoleSpec
 # Each quantity of each tensor: what the plan says, what was measured, and whether both agree.
 from scalewise.plan._rows import Row as Row
 
-# The networks of one verification: how far each is trained, and what is told of all of them.
-from scalewise.plan._run import Scene as Scene
-
 # Sizes in one real network before and after a few steps, whatever framework it is of.
 from scalewise.plan._sizes import Logits as Logits
 from scalewise.plan._sizes import Places as Places
@@ -134,24 +138,21 @@ from scalewise.plan._values import Value as Value
 from scalewise.plan._verify import Verified as Verified
 from scalewise.plan._verify import Widths as Widths
 
-# One training of one network: what an adapter does for it, what it is given, and the number that comes of it.
-from scalewise.plan.proof._bench import Seeds as Seeds
-from scalewise.plan.proof._bench import Share as Share
-from scalewise.plan.proof._bench import Start as Start
-from scalewise.plan.proof._bench import Train as Train
-from scalewise.plan.proof._bench import Values as Values
+# An audit of a script of any framework: networks as it builds and trains them, by a plan that claims nothing.
+from scalewise.plan.audit._script import NO_CLAIM as NO_CLAIM
+from scalewise.plan.audit._script import SeenOptimizers as SeenOptimizers
+from scalewise.plan.audit._script import audit_of as audit_of
+from scalewise.plan.audit._script import called as called
 
-# What a grid of trainings says of a plan: optima, drift, what the transferred value costs, and a verdict.
-from scalewise.plan.proof._check import GridSize as GridSize
+# How far the optimum moves for every doubling of a size: a line through optima, with the larger of two errors.
+from scalewise.plan.proof._drift import GridSize as GridSize
 
 # Where the losses of one size have their minimum, and how surely: a parabola in $\log_2$ of the hyperparameter.
 from scalewise.plan.proof._optimum import find_optimum as find_optimum
 from scalewise.plan.proof._optimum import mean_of as mean_of
 
-# Constants and settings tuned at the base: one coordinate after the other, by steps that are halved.
-from scalewise.plan.proof._search import OverLike as OverLike
-from scalewise.plan.proof._search import searched as searched
+# `check_transfer`: does the optimum of a user's own training stay where it was tuned? In any framework.
+from scalewise.plan.proof._transfer import check_transfer as check_transfer
 
-# The user's own training on a grid of sizes, values and seeds: what `check_transfer` does in every framework.
-from scalewise.plan.proof._transfer import asked as asked
-from scalewise.plan.proof._transfer import measured_transfer as measured_transfer
+# `tune`: settings and constants worth carrying, found at the base alone; in any framework.
+from scalewise.plan.proof._tune import tune as tune

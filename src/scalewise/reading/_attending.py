@@ -19,11 +19,11 @@ from scalewise.reading._fields import (
     Turned,
     distinct,
 )
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._trees import norm_in, softmax_in
 
 
-def shares_of(read: Reader, own: Entries) -> tuple[KnownField, Entries] | None:
+def shares_of(read: ModelReader, own: Entries) -> tuple[KnownField, Entries] | None:
     """Entries as weights of positions: what a function makes of logits tells whether it is their softmax."""
     owners = read.fields.owners(own)
     if len(owners) != 1:
@@ -45,7 +45,7 @@ def shares_of(read: Reader, own: Entries) -> tuple[KnownField, Entries] | None:
     return made, own - known.start + made.start
 
 
-def _asked(read: Reader, x: Entries) -> tuple[KnownField, Entries, float, Normalise | None]:
+def _asked(read: ModelReader, x: Entries) -> tuple[KnownField, Entries, float, Normalise | None]:
     """Queries or keys: a field, its entries, the number by which it is multiplied, and the norm of its heads."""
     known, x = read.settled(x)
     of, factor, norm = known, 1.0, None
@@ -65,7 +65,7 @@ def _asked(read: Reader, x: Entries) -> tuple[KnownField, Entries, float, Normal
     return of, x - known.start + of.start, factor, norm
 
 
-def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
+def _turns(read: ModelReader, x: Entries, size: int) -> Matrix | None:
     """The matrices of positions by which heads are multiplied; ``None`` if they are not."""
     known, _ = read.settled(x)
     what = known.what
@@ -85,7 +85,7 @@ def _turns(read: Reader, x: Entries, size: int) -> Matrix | None:
     return Matrix.of(own.reshape(known.places, -1))
 
 
-def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
+def logits_of(read: ModelReader, q: Entries, k: Entries) -> Entries:
     """Products of queries and keys (..., position, channel) in heads."""
     k, times = _alone(read, k)
     if read.settled(q)[0].channels < read.settled(k)[0].channels:  # those of fewer heads are keys
@@ -97,7 +97,7 @@ def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
     keys, k, g, its = _asked(read, k)
     k = k if times == 1 else np.repeat(k, times, axis=-3)
     if norm != its:
-        raise read.refuse("norms queries or keys alone. Norm both of them alike.")
+        raise read.refuse("norms queries or keys alone. Normalise both of them alike.")
     a, b = read.fields.decoded(q), read.fields.decoded(k)
     size = q.shape[-1]
     head = a.channel[..., 0] // size
@@ -125,7 +125,7 @@ def logits_of(read: Reader, q: Entries, k: Entries) -> Entries:
     return made.start + index[..., :, None] * keys.places + b.position[..., None, :, 0]
 
 
-def _alone(read: Reader, x: Entries) -> tuple[Entries, int]:
+def _alone(read: ModelReader, x: Entries) -> tuple[Entries, int]:
     """Keys or values (..., position, channel), once where heads in a row have the same; and how many have it."""
     times = x.size // max(1, distinct(x))
     if times == 1 or x.ndim < 3:
@@ -139,7 +139,7 @@ def _alone(read: Reader, x: Entries) -> tuple[Entries, int]:
     return once, times
 
 
-def softmax(read: Reader, x: Entries, axis: int) -> Entries:
+def softmax(read: ModelReader, x: Entries, axis: int) -> Entries:
     """Weights of positions from logits."""
     (known,) = read.fields.owners(x) or (None,)
     if known is None or not isinstance(known.what, LogitsOf):
@@ -153,7 +153,7 @@ def softmax(read: Reader, x: Entries, axis: int) -> Entries:
     return x - known.start + made.start
 
 
-def attended(read: Reader, shares: KnownField, p: Entries, v: Entries) -> Entries:
+def attended(read: ModelReader, shares: KnownField, p: Entries, v: Entries) -> Entries:
     """Averages of values (..., other, channel) by weights (..., position, other)."""
     what = shares.what
     assert isinstance(what, Shares)
@@ -190,7 +190,7 @@ def attended(read: Reader, shares: KnownField, p: Entries, v: Entries) -> Entrie
     return made.start + index[..., None] + channel[..., None] + np.arange(size)
 
 
-def _power(read: Reader, logits: LogitsOf) -> float:
+def _power(read: ModelReader, logits: LogitsOf) -> float:
     if logits.scale <= 0:
         raise read.refuse("multiplies logits by a negative number. Let it be positive.")
     if logits.size == 1:
@@ -203,7 +203,7 @@ def _power(read: Reader, logits: LogitsOf) -> float:
 
 
 def _added(
-    read: Reader, logits: LogitsOf, shape: tuple[int, ...]
+    read: ModelReader, logits: LogitsOf, shape: tuple[int, ...]
 ) -> tuple[bool, tuple[Matrix, ...]]:
     """Whatever is added to logits, (head, position, other): true if it masks what follows; and numbers of heads."""
     if logits.added is None:

@@ -130,7 +130,7 @@ def _proposed(
     normed: bool,
     C_b: float,
 ) -> tuple[float, str]:
-    """The variance of a random layer, and why."""
+    """The variance that is proposed for a random layer, and the reason."""
     below = steps[step.of[0]] if step.of[0] >= 0 else None
     if target == 1 and not normed and below is not None and below.verb == "apply":
         record = criticality(below.given[0])

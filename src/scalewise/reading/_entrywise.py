@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from scalewise.reading._aligned import aligned, combined, leading, number_of
 from scalewise.reading._fields import (
     Combined,
     Entries,
@@ -16,16 +17,13 @@ from scalewise.reading._fields import (
     KnownField,
     Linear,
     LogitsOf,
-    Made,
     NumberField,
-    Placed,
     Shares,
     Turned,
     Weight,
-    distinct,
 )
 from scalewise.reading._logits import of_logits
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._trees import Tree, X, evaluate, number, one_number
 
 
@@ -39,7 +37,7 @@ class Plain:
 Operand = Any  # entries, or `Plain`
 
 
-def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
+def entrywise(read: ModelReader, name: str, operands: Sequence[Operand]) -> Operand:
     """The entries of a function of others.
 
     Args:
@@ -72,7 +70,7 @@ def entrywise(read: Reader, name: str, operands: Sequence[Operand]) -> Operand:
     return _both(read, name, one, two)
 
 
-def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
+def _operand(read: ModelReader, own: Operand, shape: tuple[int, ...]) -> Operand:
     if isinstance(own, Plain):
         return Plain(np.broadcast_to(own.value, shape)) if own.value.ndim else own
     if not own.any():
@@ -80,7 +78,7 @@ def _operand(read: Reader, own: Operand, shape: tuple[int, ...]) -> Operand:
     return np.broadcast_to(own, shape)
 
 
-def _alone(read: Reader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
+def _alone(read: ModelReader, name: str, given: list, at: int, shape: tuple[int, ...]) -> Operand:
     """A function of one field and of numbers."""
     owners = read.fields.owners(given[at])
     known, entries = (owners[0], given[at]) if len(owners) == 1 else read.settled_once(given[at])
@@ -136,7 +134,7 @@ def applied(read, known, name, tree, numbers, at) -> KnownField:
 
 
 def _with_numbers(
-    read: Reader, name: str, given: list, at: int, known: KnownField, entries: Entries
+    read: ModelReader, name: str, given: list, at: int, known: KnownField, entries: Entries
 ) -> Entries:
     """A field times numbers of its positions."""
     value = np.broadcast_to(given[1 - at].value, entries.shape) if len(given) == 2 else np.zeros(())
@@ -170,7 +168,7 @@ def _with_numbers(
 
 
 def _of_inputs(
-    read: Reader, name: str, known: KnownField, entries: Entries, value: np.ndarray
+    read: ModelReader, name: str, known: KnownField, entries: Entries, value: np.ndarray
 ) -> Entries:
     """Numbers of the inputs times others, or with others added."""
     d = read.fields.decoded(entries)
@@ -194,7 +192,7 @@ def _of_inputs(
     return entries - known.start + made.start
 
 
-def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
+def _added(read: ModelReader, entries: Entries, value: np.ndarray) -> Operand:
     """A field with numbers of positions and channels added."""
     known, entries = read.settled(entries)
     d = read.fields.decoded(entries)
@@ -205,34 +203,34 @@ def _added(read: Reader, entries: Entries, value: np.ndarray) -> Operand:
             "adds other numbers for other samples. Give the model all that it reads as inputs."
         )
     beside = read.fields.new(1, known.positions, known.channels, NumberField(numbers[0]))
-    made = _combined(read, "add", known, beside, known)
+    made = combined(read, "add", known, beside, known)
     return entries - known.start + made.start
 
 
-def _both(read: Reader, name: str, one: Entries, two: Entries) -> Operand:
+def _both(read: ModelReader, name: str, one: Entries, two: Entries) -> Operand:
     """A function of two fields, at the places of the one that has all of them."""
     fields = [read.settled_once(own) for own in (one, two)]
-    lead = _lead(read, fields)
+    lead = leading(read, fields)
     known, entries = fields[lead]
     if name == "mul" and known.channels == 1 and _counts(read, fields[1 - lead][0]):
         return _as_gains(read, known, entries, *fields[1 - lead])
     adds_up = name == "add" and isinstance(known.what, Linear) and known.what.biases is None
-    other = _aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
+    other = aligned(read, known, entries, *fields[1 - lead], bias=adds_up)
     if not isinstance(other, KnownField):
         given: list = [entries, Plain(np.array(other))]
         return entrywise(read, name, given if lead == 0 else given[::-1])
     one_, two_ = (known, other) if lead == 0 else (other, known)
-    made = _combined(read, name, one_, two_, known)
+    made = combined(read, name, one_, two_, known)
     return entries - known.start + made.start
 
 
-def _counts(read: Reader, of: KnownField) -> bool:
+def _counts(read: ModelReader, of: KnownField) -> bool:
     """True if a field is a parameter that counts as one."""
-    return isinstance(read.source(of).what, Weight) and _number(read, of) is None
+    return isinstance(read.source(of).what, Weight) and number_of(read, of) is None
 
 
 def _as_gains(
-    read: Reader, known: KnownField, entries: Entries, by: KnownField, its: Entries
+    read: ModelReader, known: KnownField, entries: Entries, by: KnownField, its: Entries
 ) -> Entries:
     """Numbers of positions times a parameter of channels, before there is what both multiply."""
     shape = np.broadcast_shapes(entries.shape, its.shape)
@@ -248,10 +246,10 @@ def _as_gains(
     return made.start + (d.sample * made.places + d.position) * made.channels + channel
 
 
-def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand:
+def _several(read: ModelReader, name: str, given: list, fields: list[int]) -> Operand:
     """A function of several functions of one field, and of numbers."""
     own = {k: read.settled_once(given[k]) for k in fields}
-    lead = fields[_lead(read, list(own.values()))]
+    lead = fields[leading(read, list(own.values()))]
     known, entries = own[lead]
     trees: list[Tree] = []
     roots = set()
@@ -260,7 +258,7 @@ def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand
             value = one_number(operand.value)
             other: KnownField | float | None = value
         else:
-            other = known if k == lead else _aligned(read, known, entries, *own[k], bias=False)
+            other = known if k == lead else aligned(read, known, entries, *own[k], bias=False)
         if other is None:
             raise read.refuse(
                 f"computes {name!r} of fields and of numbers that differ from place to place."
@@ -275,132 +273,3 @@ def _several(read: Reader, name: str, given: list, fields: list[int]) -> Operand
         raise read.refuse(f"computes {name!r} of several fields. Write it with sums and products.")
     made = read.function_of(known, roots.pop(), (name, *trees))
     return entries - known.start + made.start
-
-
-def _lead(read: Reader, fields: list[tuple[KnownField, Entries]]) -> int:
-    def rank(own: tuple[KnownField, Entries]) -> tuple[bool, bool, int]:
-        known, entries = own
-        raw = isinstance(read.source(known).what, Weight)
-        whole = entries.size == known.size and distinct(entries) == known.size
-        return not raw, whole, known.channels
-
-    return max(range(len(fields)), key=lambda k: rank(fields[k]))
-
-
-def _aligned(
-    read: Reader,
-    known: KnownField,
-    entries: Entries,
-    other: KnownField,
-    its: Entries,
-    *,
-    bias: bool,
-) -> KnownField | float:
-    """Another field at the places of one; the number that it is, if a parameter is one."""
-    source = read.source(other)
-    whole = entries.size == known.size and distinct(entries) == known.size
-    if (
-        isinstance(source.what, Weight)
-        and not whole
-        and (value := _number(read, other)) is not None
-    ):
-        return value
-    if not whole:
-        raise read.refuse(
-            "combines fields of which neither has all places. Let one of them have all."
-        )
-    order = np.argsort(entries, axis=None)
-    grid = np.broadcast_to(its, entries.shape).ravel()[order]
-    grid = grid.reshape(known.samples, known.places, known.channels)
-    if isinstance(source.what, Weight):
-        law = read.laws[source.what.name]
-        bias = bias and law.constant == 0 and bool(np.all(grid == grid[:1, :1]))
-        if not bias and (value := _number(read, other)) is not None:
-            return value
-        return read.placed(other, grid[:1], known.positions)
-    if isinstance(source.what, Input) and not isinstance(read.source(known).what, Input):
-        raise read.refuse(
-            "adds inputs to channels, or multiplies them. Let a linear layer read the inputs first."
-        )
-    d = read.fields.decoded(grid)
-    rows = d.position[0, :, 0]
-    channels = np.arange(known.channels) // max(known.channels // other.channels, 1)
-    if np.any(d.channel != channels) or np.any(d.position != rows[:, None]):
-        raise read.refuse(
-            "combines channels of one field with others of another. Combine equal ones."
-        )
-    if other.samples > 1 and np.any(d.sample != np.arange(known.samples)[:, None, None]):
-        raise read.refuse("combines different samples. Samples must be independent of each other.")
-    if (
-        other.channels != known.channels
-        and read.root(other) != read.root(known)
-        and len(np.unique(rows)) == len(rows) == other.places
-        and other.positions == known.positions
-    ):
-        return other
-    return read.chosen(other, rows, known.positions)
-
-
-def _number(read: Reader, of: KnownField) -> float | None:
-    """The number that a function of a parameter is when training begins; ``None`` if it is drawn, or counts."""
-    root, tree = read.tree(of)
-    what = read.fields.known[root].what
-    assert isinstance(what, Weight)
-    law = read.laws[what.name]
-    if law.constant is None or read.gains:
-        return None
-    read.held_constant(what.name)
-    return float(np.asarray(evaluate(tree, np.array(law.constant))))
-
-
-def _combined(
-    read: Reader, name: str, a: KnownField, b: KnownField, like: KnownField
-) -> KnownField:
-    """A function of two fields of one shape."""
-    if name == "add" and Turned in (type(a.what), type(b.what)):
-        own, other = read.turned(a), read.turned(b)
-        if own is not None and other is not None and own.of == other.of:
-            return read.new(like, Turned(own.of, own.terms + other.terms))
-    if name == "mul" and Gains in (type(a.what), type(b.what)):
-        own, other = (a, b) if isinstance(a.what, Gains) else (b, a)
-        assert isinstance(own.what, Gains)
-        first, then = read.fields.known[own.what.of], read.fields.known[own.what.by]
-        return _combined(read, "mul", _combined(read, "mul", other, first, like), then, like)
-    roots = read.root(a), read.root(b)
-    if name == "add" and isinstance(b.what, Linear) and isinstance(a.what, Placed):
-        a, b = b, a
-    if (
-        name == "add"
-        and isinstance(a.what, Linear)
-        and isinstance(b.what, Placed)
-        and a.what.biases is None
-    ):
-        rows = b.what.weights
-        if np.all(rows == rows[:1]) and not read.held(a):
-            return read.new(a, replace(a.what, biases=rows[0]))
-    if roots[0] is not None and roots[0] == roots[1]:
-        (root, one), (_, two) = read.tree(a), read.tree(b)
-        return read.function_of(like, root, (name, one, two))
-    if name in ("add", "sub"):
-        if a.channels != b.channels:
-            raise read.refuse(
-                "adds a number of each position to channels. Let it have as many channels."
-            )
-        terms = read.terms(a)
-        for k, f in read.terms(b).items():
-            terms[k] = terms.get(k, 0.0) + (f if name == "add" else -f)
-        return read.sum(like, terms)
-    if a.channels != b.channels:
-        return _gated(read, name, a, b, like)
-    if name == "mul":
-        return read.new(like, Made("multiply", (a.number, b.number)))
-    if name == "div":
-        inverse = read.function(b, ("reciprocal", X))
-        return read.new(like, Made("multiply", (a.number, inverse.number)))
-    raise read.refuse(f"computes {name!r} of two fields. Sums and products of them are known.")
-
-
-def _gated(read: Reader, name: str, a: KnownField, b: KnownField, like: KnownField) -> KnownField:
-    raise read.refuse(
-        "multiplies channels by one number for each position, made of other channels. Let it have as many channels."
-    )

@@ -10,11 +10,11 @@ import numpy as np
 
 from scalewise.networks.spi import Builder, Hyperparameters, Layer, layer_of
 from scalewise.reading._fields import Entries, Made
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenLayers:
     """Layers in place of modules, by name, and the width of the model."""
 
     layers: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ def layers_of(given: Mapping[str, Any] | None) -> dict[str, tuple[Layer, ...]]:
 
 
 def replaced(
-    read: Reader,
+    read: ModelReader,
     name: str,
     layers: tuple[Layer, ...],
     x: Entries,

@@ -10,14 +10,14 @@ from scipy import special
 
 from scalewise.networks import WeightLaw
 from scalewise.networks.spi import LAWS, NORMAL
-from scalewise.reading._reader import Law
+from scalewise.reading._reader import ParameterLaw
 
 _ALIKE = 0.02  # between the excess of a law and that of one with a name
 _SLIP = 1e-4  # of the excess of evenly spread normal numbers, in single precision
 _CENTRED = 1e-6  # of a standard deviation: evenly spread numbers in single precision have a mean of that size
 
 
-def law_of(values: np.ndarray, *, few: bool) -> Law:
+def law_of(values: np.ndarray, *, few: bool) -> ParameterLaw:
     """How numbers are drawn: variance, mean, and the law with a name that has their excess.
 
     Args:
@@ -26,7 +26,7 @@ def law_of(values: np.ndarray, *, few: bool) -> Law:
     """
     values = np.asarray(values, dtype=float).ravel()
     if not len(values) or np.all(values == values[0]):
-        return Law(0.0, float(values[0]) if len(values) else 0.0, NORMAL)
+        return ParameterLaw(0.0, float(values[0]) if len(values) else 0.0, NORMAL)
     mean, variance = float(values.mean()), float(values.var())
     noise = 4 / math.sqrt(len(values)) if few else _CENTRED
     if abs(mean) <= noise * math.sqrt(variance):
@@ -35,7 +35,9 @@ def law_of(values: np.ndarray, *, few: bool) -> Law:
     excess = float(np.square(squares).mean() / variance**2 - 3)
     if not few and abs(excess - _even_normal(len(values))[1]) < _SLIP:
         variance /= _even_normal(len(values))[0]
-    return Law(variance, mean, _named(excess, 5 * math.sqrt(24 / len(values)) if few else _ALIKE))
+    return ParameterLaw(
+        variance, mean, _named(excess, 5 * math.sqrt(24 / len(values)) if few else _ALIKE)
+    )
 
 
 @cache

@@ -21,18 +21,18 @@ from scalewise.reading._fields import (
 )
 from scalewise.reading._grids import kept, sample_of_rows
 from scalewise.reading._moves import laid_out, numbered, window_of, windows_seen
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._steps import tokens
 from scalewise.reading._trees import evaluate, slope
 
 
-def is_weight(read: Reader, own: Entries) -> bool:
+def is_weight(read: ModelReader, own: Entries) -> bool:
     """True if entries are those of a parameter, or of a function of one."""
     owners = read.fields.owners(own)
     return len(owners) == 1 and isinstance(read.source(owners[0]).what, Weight)
 
 
-def weights_of(read: Reader, own: Entries) -> tuple[Entries, float]:
+def weights_of(read: ModelReader, own: Entries) -> tuple[Entries, float]:
     """Raw entries of a parameter, and the number that multiplies them."""
     (known,) = read.fields.owners(own)
     root, tree = read.tree(known)
@@ -44,7 +44,7 @@ def weights_of(read: Reader, own: Entries) -> tuple[Entries, float]:
     return own - known.start + read.fields.known[root].start, factor
 
 
-def linear(read: Reader, x: Entries, w: Entries) -> Entries:
+def linear(read: ModelReader, x: Entries, w: Entries) -> Entries:
     """A random layer: entries (..., row, k) by those of a parameter (..., k, channel)."""
     if w.ndim > 2:
         first = w.reshape(-1, *w.shape[-2:])
@@ -95,7 +95,7 @@ def linear(read: Reader, x: Entries, w: Entries) -> Entries:
 
 
 def _rows(
-    read: Reader, owners: list[KnownField], sample: np.ndarray, seen: np.ndarray
+    read: ModelReader, owners: list[KnownField], sample: np.ndarray, seen: np.ndarray
 ) -> tuple[tuple[int, ...], np.ndarray]:
     """Positions along each axis of rows that see some, and which each row is."""
     if seen.shape[-1] == 1 and (found := kept(owners, sample, seen[..., 0])):
@@ -119,7 +119,7 @@ def rows_out(out: KnownField, sample: np.ndarray, index: np.ndarray) -> Entries:
     return start[..., None] + np.arange(out.channels)
 
 
-def one_field(read: Reader, x: Entries) -> tuple[KnownField, Entries]:
+def one_field(read: ModelReader, x: Entries) -> tuple[KnownField, Entries]:
     """The only owner of entries, some of them 0 or there more than once; a new field if there are several."""
     owners = read.fields.owners(x)
     if len(owners) == 1:
@@ -128,7 +128,7 @@ def one_field(read: Reader, x: Entries) -> tuple[KnownField, Entries]:
 
 
 def _of_inputs(
-    read: Reader, known: KnownField, x: Entries, weights: Entries, factor: float
+    read: ModelReader, known: KnownField, x: Entries, weights: Entries, factor: float
 ) -> Entries:
     """A random layer on entries of the inputs."""
     sample = sample_of_rows(read.fields, x)
@@ -145,7 +145,7 @@ def _of_inputs(
 
 
 def _taps(
-    read: Reader, known: KnownField, table: np.ndarray, positions: tuple[int, ...]
+    read: ModelReader, known: KnownField, table: np.ndarray, positions: tuple[int, ...]
 ) -> tuple[KnownField, tuple[Window, ...], np.ndarray]:
     """The field that a random layer reads, its windows, and the order of its taps, if places see (place, tap)."""
     taps, axes = table.shape[-1], len(known.positions)
@@ -169,7 +169,7 @@ def positions_after(windows: Sequence[Window], of: KnownField) -> tuple[int, ...
 
 
 def convolved(
-    read: Reader,
+    read: ModelReader,
     x: Entries,
     w: Entries,
     *,
@@ -209,7 +209,7 @@ def convolved(
 
 
 def _depthwise(
-    read: Reader,
+    read: ModelReader,
     known: KnownField,
     weights: Entries,
     factor: float,
@@ -250,7 +250,7 @@ def is_clean(known: KnownField, x: Entries) -> bool:
     return x.shape == wanted.shape and np.array_equal(x, wanted)
 
 
-def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
+def embedded(read: ModelReader, w: Entries, index: Operand) -> Entries:
     """Rows of a parameter (token, channel) by tokens, or by fixed numbers."""
     if isinstance(index, Plain):
         return w[index.value.astype(int)]
@@ -283,7 +283,7 @@ def embedded(read: Reader, w: Entries, index: Operand) -> Entries:
     return rows_out(out, sample, place)
 
 
-def _are_tokens(read: Reader, known: KnownField, count: int) -> bool:
+def _are_tokens(read: ModelReader, known: KnownField, count: int) -> bool:
     """True if a field is tokens of the inputs, also where those below 0 would be counted from the end."""
     root, tree = read.tree(known)
     what = read.fields.known[root].what

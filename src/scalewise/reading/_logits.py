@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from scalewise.reading._fields import Entries, KnownField, LogitsOf
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._trees import one_number
 
 
 def of_logits(
-    read: Reader, name: str, at: int, others: list[np.ndarray], of: tuple[KnownField, Entries]
+    read: ModelReader, name: str, at: int, others: list[np.ndarray], of: tuple[KnownField, Entries]
 ) -> Entries:
     """Logits times a number, or with numbers added.
 
@@ -62,7 +62,7 @@ def of_logits(
     return entries - known.start + made.start
 
 
-def _logits(read: Reader, like: KnownField, what: LogitsOf) -> KnownField:
+def _logits(read: ModelReader, like: KnownField, what: LogitsOf) -> KnownField:
     """Logits as a field, which is the same if they are computed twice."""
     none = np.zeros(())
     for known in read.fields.known:

@@ -10,11 +10,11 @@ from scalewise.reading._fields import (
     Entries,
 )
 from scalewise.reading._linear import is_weight, linear
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._sums import mixed
 
 
-def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
+def contracted(read: ModelReader, one: Operand, two: Operand) -> Operand:
     """Matrix products (..., row, k) by (..., k, column)."""
     for own in (one, two):
         if isinstance(own, Plain) and not own.value.any():
@@ -42,7 +42,7 @@ def contracted(read: Reader, one: Operand, two: Operand) -> Operand:
     return _fields(read, one, two)
 
 
-def _fields(read: Reader, one: Entries, two: Entries) -> Operand:
+def _fields(read: ModelReader, one: Entries, two: Entries) -> Operand:
     """Products of two fields: logits of an attention, or what it makes of its values."""
     if (found := shares_of(read, one)) is not None:
         return attended(read, *found, two)

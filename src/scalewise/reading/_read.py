@@ -12,7 +12,7 @@ from scalewise.networks import Network
 from scalewise.networks.spi import Parameters, by_node, fields, shapes_of
 from scalewise.reading._fields import Entries, KnownField, NotSeparableError, UnreadError
 from scalewise.reading._growing import fixed, scaled
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._steps import BuildStep, Traced
 from scalewise.reading._written import Writer, parameters
 
@@ -31,7 +31,7 @@ class Pass:
         values: Parameters by name.
     """
 
-    read: Reader
+    read: ModelReader
     entries: Entries
     output: np.ndarray
     x: np.ndarray
@@ -121,7 +121,7 @@ def read_model(seen: Callable[[bool], Pass], at: tuple[int, ...] | None) -> Read
 
 
 def _kept(
-    read: Reader, known: KnownField, entries: Entries, output: np.ndarray, at: tuple[int, ...]
+    read: ModelReader, known: KnownField, entries: Entries, output: np.ndarray, at: tuple[int, ...]
 ) -> tuple[KnownField, Entries, np.ndarray]:
     """One position of the outputs."""
     d = read.fields.decoded(entries)

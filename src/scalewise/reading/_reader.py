@@ -36,7 +36,7 @@ from scalewise.reading._trees import Tree, X, averages, inside, norm_in, number,
 
 
 @dataclass(frozen=True)
-class Law:
+class ParameterLaw:
     """How a parameter is drawn.
 
     Args:
@@ -58,7 +58,7 @@ class Law:
 
 
 @dataclass
-class Reader:
+class ModelReader:
     """A model as far as it was read.
 
     Args:
@@ -70,7 +70,7 @@ class Reader:
         constant: Parameters that begin as one number, and do not count.
     """
 
-    laws: Mapping[str, Law]
+    laws: Mapping[str, ParameterLaw]
     flat: bool = False
     gains: bool = False
     fields: ModelFields = field(default_factory=ModelFields)

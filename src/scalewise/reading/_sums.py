@@ -22,11 +22,11 @@ from scalewise.reading._fields import (
 from scalewise.reading._grids import sample_of_rows
 from scalewise.reading._linear import is_clean, one_field, positions_after
 from scalewise.reading._moves import numbered, window_of, windows_seen
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._trees import number
 
 
-def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
+def mixed(read: ModelReader, x: Entries, numbers: np.ndarray) -> Entries:
     """Entries (..., row, k) by numbers (..., k, column): a fixed map of positions."""
     known, x = one_field(read, x)
     if isinstance(read.source(known).what, Input):
@@ -63,7 +63,7 @@ def mixed(read: Reader, x: Entries, numbers: np.ndarray) -> Entries:
     return _mapped(read, known, s, c, maps)
 
 
-def _mixed_inputs(read: Reader, known: KnownField, x: Entries, numbers: np.ndarray) -> Entries:
+def _mixed_inputs(read: ModelReader, known: KnownField, x: Entries, numbers: np.ndarray) -> Entries:
     """A sum over entries of the inputs, which become other numbers of these."""
     x = np.broadcast_to(x, (*np.broadcast_shapes(x.shape[:-2], numbers.shape[:-2]), *x.shape[-2:]))
     numbers = np.broadcast_to(numbers, (*x.shape[:-2], *numbers.shape[-2:]))
@@ -95,7 +95,7 @@ def _mixed_inputs(read: Reader, known: KnownField, x: Entries, numbers: np.ndarr
 
 
 def _mapped(
-    read: Reader, known: KnownField, s: np.ndarray, c: np.ndarray, maps: np.ndarray
+    read: ModelReader, known: KnownField, s: np.ndarray, c: np.ndarray, maps: np.ndarray
 ) -> Entries:
     """Entries of which each is a sum over positions of one sample and one channel."""
     row = numbered(maps)
@@ -122,7 +122,7 @@ def _mapped(
     return made.start + (s * made.places + index) * made.channels + c
 
 
-def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
+def reduced(read: ModelReader, x: Entries, axes: Sequence[int], how: str) -> Operand:
     """Sums, means or largest numbers along axes, which are left out."""
     axes = [a % x.ndim for a in axes]
     axes = [a for a in axes if x.shape[a] > 1] or axes[:1]
@@ -156,7 +156,7 @@ def reduced(read: Reader, x: Entries, axes: Sequence[int], how: str) -> Operand:
     return x.reshape([n for a, n in enumerate(x.shape) if a not in drop])
 
 
-def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entries:
+def _over_channels(read: ModelReader, x: Entries, axes: list[int], how: str) -> Entries:
     """Means over all channels, sums or largest numbers, one for each sample and position."""
     known, x = one_field(read, x)
     d = read.fields.decoded(x)
@@ -179,7 +179,7 @@ def _over_channels(read: Reader, x: Entries, axes: list[int], how: str) -> Entri
     return made.start + (s * made.places + low) * groups + group
 
 
-def largest(read: Reader, x: Entries) -> Entries:
+def largest(read: ModelReader, x: Entries) -> Entries:
     """The largest number of each row, where a row is all positions of one channel."""
     known, x = read.settled(x)
     if x.shape[-1] != known.places:
@@ -189,7 +189,7 @@ def largest(read: Reader, x: Entries) -> Entries:
 
 
 def _in_windows(
-    read: Reader, known: KnownField, x: Entries, windows: tuple[Window, ...]
+    read: ModelReader, known: KnownField, x: Entries, windows: tuple[Window, ...]
 ) -> Entries:
     made = read.new(
         known,
@@ -201,7 +201,7 @@ def _in_windows(
 
 
 def pooled(
-    read: Reader,
+    read: ModelReader,
     x: Entries,
     taps: Sequence[int],
     stride: Sequence[int],
@@ -237,7 +237,7 @@ def pooled(
 
 
 def normed(
-    read: Reader, x: Entries, channels_last: bool, eps: float, groups: int | None
+    read: ModelReader, x: Entries, channels_last: bool, eps: float, groups: int | None
 ) -> Entries:
     """A norm over channels (the last axis), or over groups of channels (the second axis) and all positions."""
     known, x = read.settled(x)

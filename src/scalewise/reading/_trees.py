@@ -188,7 +188,7 @@ class Entrywise:
     tree: Tree
 
     def __call__(self, z: Any) -> Any:
-        """Its values, with the library of the array."""
+        """Values of the tree at the entries of an array, computed by the library of that array."""
         xp = np if isinstance(z, np.ndarray | float) else sys.modules["jax"].numpy
         return evaluate(self.tree, z, xp)
 

@@ -27,7 +27,7 @@ from scalewise.reading._fields import (
     Turned,
     Weight,
 )
-from scalewise.reading._reader import Law, Reader
+from scalewise.reading._reader import ModelReader, ParameterLaw
 from scalewise.reading._steps import BuildStep, DrawnLayer, placed_inputs
 from scalewise.reading._trees import (
     Entrywise,
@@ -63,7 +63,7 @@ class Writer:
             and the factor of the weights.
     """
 
-    read: Reader
+    read: ModelReader
     steps: list[BuildStep] = field(default_factory=list)
     drawn: dict[str, tuple[Entries, Entries | None, float]] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class Writer:
             self.drawn[name] = weights, biases, factor
         return self._names[key]
 
-    def _law(self, entries: Entries, *, constant: bool = False) -> Law:
+    def _law(self, entries: Entries, *, constant: bool = False) -> ParameterLaw:
         (owner,) = self.read.fields.owners(entries)
         assert isinstance(owner.what, Weight)
         law = self.read.laws[owner.what.name]
@@ -326,7 +326,7 @@ class Writer:
 
 
 def _overlapping(entries: Mapping[str, Entries]) -> set[str]:
-    """Names whose entries lie between the first and the last of another's; no others can have any in common."""
+    """Names of weights that may share entries: the range of one's entries overlaps another's."""
     spans = sorted((int(own.min()), int(own.max()), name) for name, own in entries.items())
     found: set[str] = set()
     end, last = -1, ""

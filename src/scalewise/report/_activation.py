@@ -43,8 +43,8 @@ def _function(results: Results) -> Panel:
         gaps = np.isin(np.arange(z.size), np.searchsorted(z, [k.location for k in sigma.kinks]))
         ax.plot(z, np.where(gaps, np.nan, value), color=PREDICTED, linewidth=1.7)
         ax.plot(z, np.where(gaps, np.nan, slope), color=PREDICTED, linewidth=1.1, dashes=(4, 2))
-        sheet.draft.label(reach, float(value[-1]), "σ", PREDICTED)
-        sheet.draft.label(reach, float(slope[-1]), "σ′", PREDICTED)
+        sheet.label(reach, float(value[-1]), "σ", PREDICTED)
+        sheet.label(reach, float(slope[-1]), "σ′", PREDICTED)
         ax.set_xlim(-reach, reach)
         ax.set_xlabel("preactivation z")
     return sheet.panel("<i>σ</i>(<i>z</i>) and its slope <i>σ′</i>(<i>z</i>)")
@@ -64,13 +64,13 @@ def _susceptibilities(results: Results) -> Panel:
         for name, text, style in (("chi_parallel", "χ∥", "-"), ("chi_perp", "χ⊥", "--")):
             values = np.asarray(sweep[name].values)
             ax.plot(K, values, style, color=PREDICTED, linewidth=1.5)
-            sheet.draft.label(float(K[-1]), float(values[-1]), text, PREDICTED)
+            sheet.label(float(K[-1]), float(values[-1]), text, PREDICTED)
         record = results.net.criticality
         if record is not None and record.K_star is not None and K[0] <= record.K_star <= K[-1]:
             ax.plot([record.K_star], [1.0], "o", color=INK, markersize=5)
             ax.annotate("K*", (record.K_star, 1.0), (0, 7), textcoords="offset points", ha="center")
         ax.set_xlim(float(K[0]), float(K[-1]))
-        sheet.draft.log("x")
+        sheet.log("x")
         ax.set_xlabel("kernel K  (preactivation²)")
     return sheet.panel("Susceptibilities <i>χ</i><sub>∥</sub> and <i>χ</i><sub>⊥</sub>")
 

@@ -65,9 +65,9 @@ def _by_layer(results: Results) -> Panel:
             if not present:
                 continue
             ax.plot(present, rms, style, color=MEASURED, marker="o", markersize=3)
-            sheet.draft.label(float(present[-1]), rms[-1], str(name).replace("_", " "), MUTED)
+            sheet.label(float(present[-1]), rms[-1], str(name).replace("_", " "), MUTED)
             highest = max(highest, 1.1 * max(rms))
         ax.set_ylim(0, highest)
-        sheet.draft.layers(results.layers)
+        sheet.layers(results.layers)
         ax.set_ylabel("root mean square of z")
     return sheet.panel("Layer by layer")

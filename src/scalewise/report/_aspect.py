@@ -4,7 +4,7 @@ import numpy as np
 from markupsafe import Markup
 
 from scalewise.report._results import Results
-from scalewise.report._style import INK, MUTED, PREDICTED, Figure, Panel, Sheet, draw
+from scalewise.report._style import INK, MUTED, PREDICTED, Draft, Figure, Panel, draw
 
 # Where the expansion in 1/n is trusted: at 0.1 its first neglected order is about 1 %, at 1 no
 # order is smaller than the one before.
@@ -31,15 +31,15 @@ def _layers(results: Results) -> Panel:
         top = max(2.0, 2 * float(results.expansion.max()))
         low = 0.5 * float(results.expansion[some].min())
         ax.set_ylim(min(low, 0.05), top)
-        sheet.draft.log("y")
-        sheet.draft.layers(results.layers)
+        sheet.log("y")
+        sheet.layers(results.layers)
         _threshold(sheet, SMALL, "small")
         _threshold(sheet, LARGE, "no longer small")
         ax.set_ylabel("ε  (dimensionless)")
     return sheet.panel("Expansion parameter <i>ε</i> by layer")
 
 
-def _threshold(sheet: Sheet, height: float, text: str) -> None:
+def _threshold(sheet: Draft, height: float, text: str) -> None:
     sheet.ax.axhline(height, color=MUTED, linewidth=0.8, dashes=(2, 2))
     sheet.ax.annotate(
         f"{height:g} · {text}",
@@ -66,8 +66,8 @@ def _widths(results: Results) -> Panel:
             textcoords="offset points",
         )
         ax.set_xlim(width[0], width[-1])
-        sheet.draft.log("x")
-        sheet.draft.log("y")
+        sheet.log("x")
+        sheet.log("y")
         ax.set_xlabel("width n of the hidden layers" if _equal(results) else "first hidden width")
         ax.set_ylabel("relative standard deviation")
     return sheet.panel("Spread √<i>ε</i> of the metric at the output, over width")

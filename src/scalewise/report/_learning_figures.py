@@ -8,7 +8,7 @@ from markupsafe import Markup
 from scipy import stats
 
 from scalewise.report._learning import LearnedPanels
-from scalewise.report._style import INK, MEASURED, MUTED, PREDICTED, Figure, Sheet, draw
+from scalewise.report._style import INK, MEASURED, MUTED, PREDICTED, Draft, Figure, draw
 
 
 def loss_figure(learned: LearnedPanels) -> Figure | None:
@@ -19,11 +19,11 @@ def loss_figure(learned: LearnedPanels) -> Figure | None:
     line, band = learned.at(grid)
     with draw("loss", "Mean test loss against width", right=0.84) as sheet:
         sheet.ax.axhline(learned.loss, color=MUTED, linewidth=0.8)
-        sheet.draft.compared(grid, line, band)
+        sheet.compared(grid, line, band)
         _points(sheet, n, mean, sem)
-        sheet.draft.label(float(grid[-1]), learned.loss, "n → ∞", MUTED)
+        sheet.label(float(grid[-1]), learned.loss, "n → ∞", MUTED)
         sheet.ax.set_xlim(grid[0], grid[-1])
-        sheet.draft.log("x")
+        sheet.log("x")
         sheet.ax.set_xlabel("width n")
         sheet.ax.set_ylabel("mean test loss")
     caption = (
@@ -166,11 +166,11 @@ def evidence_figure(learned: LearnedPanels) -> Figure | None:
         for depth, shade in zip(found.depth.values, np.linspace(0.3, 1, len(found)), strict=True):
             line = found.sel(depth=depth).values
             sheet.ax.plot(found.C_W.values, line, color=PREDICTED, linewidth=1.2, alpha=shade)
-            sheet.draft.label(float(found.C_W.values[-1]), float(line[-1]), f"depth {depth}", MUTED)
+            sheet.label(float(found.C_W.values[-1]), float(line[-1]), f"depth {depth}", MUTED)
         # What is beyond all odds need not be seen.
         low = max(float(found.min()), best - 20 * max(1.0, np.log(found.size)))
         sheet.ax.set_ylim(low, best + 0.06 * (best - low))
-        sheet.draft.log("x")
+        sheet.log("x")
         sheet.ax.set_xlabel("weight variance C_W")
         sheet.ax.set_ylabel("log evidence (nats)")
     place = found.where(found == best, drop=True)
@@ -194,7 +194,7 @@ FIGURES = (
 )
 
 
-def _points(sheet: Sheet, x: np.ndarray, y: np.ndarray, sem: np.ndarray) -> None:
+def _points(sheet: Draft, x: np.ndarray, y: np.ndarray, sem: np.ndarray) -> None:
     sheet.ax.errorbar(
         x, y, yerr=sem, fmt="o", color=MEASURED, markersize=3.2, markeredgewidth=0, elinewidth=1.0
     )

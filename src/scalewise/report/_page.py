@@ -19,9 +19,8 @@ from scalewise.report._activation import activation_figure
 from scalewise.report._agreement import agreement_figure
 from scalewise.report._aspect import aspect_figure
 from scalewise.report._convolution import convolution_figure
-from scalewise.report._ntk import ntk_figure
 from scalewise.report._results import Results
-from scalewise.report._signal import signal_figure
+from scalewise.report._signal import ntk_figure, signal_figure
 from scalewise.report._style import Figure
 from scalewise.report._vertex import correction_figure, vertex_figure
 from scalewise.selection import omissions

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,10 +52,10 @@ class Figure:
 
 
 class Draft:
-    """Axes with the few marks that the figures of a report are made of."""
+    """Axes with the few marks that the figures of a report are made of, and their SVG once they are finished."""
 
     def __init__(self, ax: Axes):
-        self.ax = ax
+        self.ax, self.svg = ax, Markup()
         self._labels: list[tuple[float, float, str, str]] = []
 
     def compared(
@@ -108,6 +108,10 @@ class Draft:
         if high / max(low, 1e-300) < 30:
             which.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
 
+    def panel(self, heading: str) -> Panel:
+        """The finished drawing under a heading."""
+        return Panel(Markup(heading), self.svg)
+
     def finish(self) -> None:
         """Place the labels, once the limits of the axes are known."""
         transform = self.ax.transData + self.ax.transAxes.inverted()
@@ -130,8 +134,8 @@ class Draft:
 
 
 @contextmanager
-def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Sheet"]:
-    """A fresh pair of axes; when the block ends, the sheet holds its SVG.
+def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Draft"]:
+    """A fresh pair of axes; when the block ends, they hold their SVG.
 
     Args:
         name: Unique on the page, made part of every id in the SVG.
@@ -141,9 +145,9 @@ def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Sheet"]:
     with rc_context({**BASE_STYLE, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(4.9, 3.3))
         ax = canvas.add_axes((0.135, 0.145, right - 0.135, 0.825))
-        sheet = Sheet(Draft(ax))
+        sheet = Draft(ax)
         yield sheet
-        sheet.draft.finish()
+        sheet.finish()
         buffer = io.StringIO()
         canvas.savefig(
             buffer,
@@ -151,23 +155,6 @@ def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Sheet"]:
             metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
         )
     sheet.svg = _inline(buffer.getvalue(), name, label)
-
-
-@dataclass
-class Sheet:
-    """Drawing that `draw` hands out: the draft to draw on, and the SVG afterwards."""
-
-    draft: Draft
-    svg: Markup = field(default_factory=Markup)
-
-    @property
-    def ax(self) -> Axes:
-        """The axes."""
-        return self.draft.ax
-
-    def panel(self, heading: str) -> Panel:
-        """The finished drawing under a heading."""
-        return Panel(Markup(heading), self.svg)
 
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -36,8 +36,8 @@ def correction_figure(results: Results) -> Figure | None:
         return None
     with draw("correction", "The 1/n correction of the kernel through the layers") as sheet:
         for a in results.few_samples(2):
-            shown(results, sheet.draft, name, (a, a), results.input_label(a))
-        sheet.draft.layers(results.layers)
+            shown(results, sheet, name, (a, a), results.input_label(a))
+        sheet.layers(results.layers)
         sheet.ax.set_ylabel("preactivation²")
     heading = "Correction <i>G</i><sup>{1}</sup><sub><i>aa</i></sub> of the kernel"
     caption = "What width takes from or adds to the kernel: its 1/n term, times the width."
@@ -54,9 +54,9 @@ def _single(results: Results) -> Panel:
         for side, a in zip(ASIDE, results.few_samples(2), strict=False):
             unit = results.predicted("kernel", a, a) ** 2 * _width_below(results)
             label = results.input_label(a)
-            shown(results, sheet.draft, _V, (a, a, a, a), label, unit=unit, aside=side)
+            shown(results, sheet, _V, (a, a, a, a), label, unit=unit, aside=side)
         sheet.ax.set_ylim(bottom=0)
-        sheet.draft.layers(results.layers)
+        sheet.layers(results.layers)
         sheet.ax.set_ylabel("relative variance")
     return sheet.panel(
         "Vertex <i>V</i><sub>(<i>aa</i>)(<i>aa</i>)</sub> ∕ "
@@ -72,8 +72,8 @@ def _double(results: Results) -> Panel:
             unit = unit * _width_below(results)
             for legs in ((a, a, b, b), (a, b, a, b)):
                 label = "({}{})({}{})".format(*legs)
-                shown(results, sheet.draft, _V, legs, label, unit=unit)
-        sheet.draft.layers(results.layers)
+                shown(results, sheet, _V, legs, label, unit=unit)
+        sheet.layers(results.layers)
         sheet.ax.set_ylabel("relative covariance")
     return sheet.panel(
         "Two inputs: <i>V</i> ∕ (<i>n</i> <i>K<sub>aa</sub></i> <i>K<sub>bb</sub></i>)"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
+from scalewise._words import listed
 from scalewise.critical import criticality
 from scalewise.experiments._look import SUPERSCRIPT
 from scalewise.observables import OBSERVABLES
@@ -85,7 +86,7 @@ def verdict(results: Results) -> Markup:
     where = _extrapolation(results) if attrs.get("extrapolated") else ""
     opening = (
         f"{count(int(attrs['networks']))} random networks of {_layers(net.depth)} were drawn and "
-        f"their {_and(names)} measured on {results.samples} "
+        f"their {listed(names, 'and')} measured on {results.samples} "
         f"{'input' if results.samples == 1 else 'inputs'} in every layer{where}. "
     )
     if outcome.passed is None:
@@ -96,7 +97,7 @@ def verdict(results: Results) -> Markup:
     elif outcome.passed:
         lead, end = "Theory and networks agree.", _agreeing(results)
         if outcome.reason:
-            lead = f"Theory and networks agree in {_and([_words(n) for n in outcome.decided])}."
+            lead = f"Theory and networks agree in {listed(map(_words, outcome.decided), 'and')}."
             end = f"{end} {outcome.reason}"
     else:
         lead, end = "Theory and networks disagree.", _disagreeing(results)
@@ -225,10 +226,6 @@ def _extrapolation(results: Results) -> str:
     attrs = results.ensemble.attrs
     widths = [str(int(w)) for w in attrs["widths"]]
     return (
-        f", at widths {_and(widths)}, and extrapolated to infinite width by a polynomial of degree "
+        f", at widths {listed(widths, 'and')}, and extrapolated to infinite width by a polynomial of degree "
         f"{int(attrs['extrapolation_degree'])} in 1/n"
     )
-
-
-def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -118,10 +118,12 @@ def _zeros(rows: Sequence[Seen]) -> Iterator[Finding]:
             continue
         told.add(row.silent)
         yield Finding(
-            "zero gains", row.silent, 0.0,
+            "zero gains",
+            row.silent,
+            0.0,
             f"`{row.silent}` gives 0 for every sample, and all that `{row.place}` reads is 0: neither signals nor "
             "gradients pass. Let its gain begin at 1; zeros belong at the end of a branch, where they are added.",
-        )  # fmt: skip
+        )
 
 
 def _dead(rows: Sequence[Seen]) -> Iterator[Finding]:
@@ -132,10 +134,12 @@ def _dead(rows: Sequence[Seen]) -> Iterator[Finding]:
         # Of an activation that halves its inputs, units are dead by chance, and with fewer units more of them.
         if own.dead > min(_DEAD + _UNITS * math.sqrt(0.25 / own.count), 0.95):
             yield Finding(
-                "dead units", row.place, own.dead,
+                "dead units",
+                row.place,
+                own.dead,
                 f"{own.dead:.0%} of the {own.count} units behind `{row.place}` are dead: {own.name} gives 0 for "
                 "every sample, and no gradient passes. Begin with biases of 0, and with weights of mean 0.",
-            )  # fmt: skip
+            )
             return
 
 
@@ -144,11 +148,13 @@ def _flat(rows: Sequence[Seen]) -> Iterator[Finding]:
         own = row.units
         if own is not None and own.saturated is not None and own.saturated > _FLAT:
             yield Finding(
-                "saturated", row.place, own.saturated,
+                "saturated",
+                row.place,
+                own.saturated,
                 f"{own.saturated:.0%} of what {own.name} reads behind `{row.place}`, of size {row.size:.3g}, is "
                 "where it is flat, and gradients there are near 0. Draw these weights smaller, or put a norm "
                 "before it.",
-            )  # fmt: skip
+            )
             return
 
 
@@ -161,13 +167,17 @@ def _attention(rows: Sequence[Seen]) -> list[Finding]:
     row = own[0]
     assert row.looks is not None
     more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
-    return [Finding(
-        "saturated attention", row.place, row.looks.largest,
-        f"The attention of `{row.place}`{more} is saturated: its logits have the variance "
-        f"{row.looks.variance:.3g}, and of {row.looks.keys:.0f} keys one has {row.looks.largest:.0%} of the "
-        "weight, so it learns slowly. Multiply logits by 1/sqrt(size of a head), or draw queries and keys "
-        "smaller.",
-    )]  # fmt: skip
+    return [
+        Finding(
+            "saturated attention",
+            row.place,
+            row.looks.largest,
+            f"The attention of `{row.place}`{more} is saturated: its logits have the variance "
+            f"{row.looks.variance:.3g}, and of {row.looks.keys:.0f} keys one has {row.looks.largest:.0%} of the "
+            "weight, so it learns slowly. Multiply logits by 1/sqrt(size of a head), or draw queries and keys "
+            "smaller.",
+        )
+    ]
 
 
 def _unscaled(rows: Sequence[Seen]) -> Iterator[Finding]:
@@ -250,11 +260,13 @@ def _fans(rows: Sequence[Seen]) -> Iterator[Finding]:
         )
         assert row.drawn is not None
         yield Finding(
-            "fan mode", row.place, row.drawn.C_W,
+            "fan mode",
+            row.place,
+            row.drawn.C_W,
             f"{len(told)} layers are drawn with the variance {C_W:.3g}/fan_out, where {C_W:.3g}/fan_in keeps the "
             f"size of signals: `{row.place}` has C_W = {row.drawn.C_W:.3g}, so it changes sizes by a factor of "
-            f"{math.sqrt(row.drawn.C_W / C_W):.2g}. Take mode=\"fan_in\".",
-        )  # fmt: skip
+            f'{math.sqrt(row.drawn.C_W / C_W):.2g}. Take mode="fan_in".',
+        )
 
 
 def _chains(rows: Sequence[Seen]) -> Iterator[Finding]:
@@ -308,11 +320,13 @@ def _trend(own: Sequence[Seen], size: float, influence: float) -> Finding:
             advice = "Weights are critical, so the width does not bear this depth: take skip connections or norms."
     alike = "" if last.samples is None or last.samples < 0.99 else ", samples become alike"
     return Finding(
-        f"signals {word}", last.place, gradients if abs(influence) > abs(size) else math.exp(size),
+        f"signals {word}",
+        last.place,
+        gradients if abs(influence) > abs(size) else math.exp(size),
         f"Signals and gradients {word} from `{first.place}` to `{last.place}`: over {len(own)} layers the size "
         f"goes from {first.size:.3g} to {last.size:.3g}{alike}, and the gradient at the first is {gradients:.2g} "
         f"times that at the last. {advice}",
-    )  # fmt: skip
+    )
 
 
 def _lost(rows: Sequence[Seen]) -> Iterator[Finding]:
@@ -321,8 +335,10 @@ def _lost(rows: Sequence[Seen]) -> Iterator[Finding]:
     if len(random) > 2 and 0 < random[0].influence < _LOST * largest:
         place = max(rows, key=lambda r: r.influence).place
         yield Finding(
-            "gradients vanish", random[0].place, random[0].influence / largest,
+            "gradients vanish",
+            random[0].place,
+            random[0].influence / largest,
             f"A relative change of what `{random[0].place}` gives moves the outputs "
             f"{random[0].influence / largest:.1g} times as much as one at `{place}`: gradients vanish between "
             "them. Look down the table for where the gradient falls.",
-        )  # fmt: skip
+        )

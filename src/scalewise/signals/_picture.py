@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scalewise.plan._picture import STYLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from scalewise.signals._signals import Signals
+from scalewise.signals._findings import Finding
+from scalewise.signals._seen import Seen
 
 _BLUE, _RED, _GREY = "#1f4f99", "#b3001b", "#6c6f78"
 _MARKS = {"sum": "s", "attention": "x"}
 
 
-def draw(signals: Signals) -> Figure:
+def draw(
+    rows: Sequence[Seen], findings: Sequence[Finding], columns: Mapping[str, Sequence[float]]
+) -> Figure:
     """Three panels over the places in order of execution; lines are the theory's, points are measured.
 
     Args:
-        signals: What to draw.
+        rows: The places.
+        findings: What is wrong with them.
+        columns: Numbers of every place by name, as `Signals.columns` has them.
 
     Returns:
         A figure, on which places of findings are red.
@@ -31,19 +33,19 @@ def draw(signals: Signals) -> Figure:
     with rc_context(STYLE):
         canvas = Figure(figsize=(7.2, 6.4), layout="constrained")
         axes = list(canvas.subplots(3, 1, sharex=True))
-        columns = {k: np.array(v) for k, v in signals.columns().items()}
-        shown = [r.what != "attention" for r in signals.rows]
-        wrong = {f.place for f in signals.findings}
-        colors = [_RED if r.place in wrong else _BLUE for r in signals.rows]
+        numbers = {k: np.array(v) for k, v in columns.items()}
+        shown = [r.what != "attention" for r in rows]
+        wrong = {f.place for f in findings}
+        colors = [_RED if r.place in wrong else _BLUE for r in rows]
         for axis, name, log in zip(
             axes, ("size", "samples", "gradient"), (True, False, True), strict=True
         ):
-            _panel(axis, signals, columns[name], columns.get(f"{name}_theory"), colors, shown, log)
+            _panel(axis, rows, numbers[name], numbers.get(f"{name}_theory"), colors, shown, log)
         axes[0].set_title("size of signals")
         axes[1].set_title("correlation of two samples")
         axes[2].set_title("size of the gradient")
         axes[2].set_xlabel("place, in order of execution")
-        head = signals.findings[0].mistake if signals.findings else "nothing is wrong"
+        head = findings[0].mistake if findings else "nothing is wrong"
         canvas.suptitle(
             head[0].upper() + head[1:], x=0.01, ha="left", fontsize=10.5, fontweight="bold"
         )
@@ -52,7 +54,7 @@ def draw(signals: Signals) -> Figure:
 
 def _panel(
     axis: Axes,
-    signals: Signals,
+    rows: Sequence[Seen],
     values: np.ndarray,
     theory: np.ndarray | None,
     colors: list[str],
@@ -65,7 +67,7 @@ def _panel(
     if theory is not None:
         there = np.isfinite(theory)
         axis.plot(index[there], theory[there], color=_GREY, linewidth=1.2, label="theory")
-    for k, row in enumerate(signals.rows):
+    for k, row in enumerate(rows):
         if shown[k] and np.isfinite(values[k]) and (values[k] > 0 or not log):
             mark = _MARKS.get(row.what, "o")
             axis.plot([k], [values[k]], mark, color=colors[k], markersize=3.6, markeredgewidth=0)

@@ -151,14 +151,20 @@ def over_seeds(passes: Sequence[Sequence[Seen]]) -> tuple[list[Seen], list[float
     rows, spreads = [], []
     for own in zip(*passes, strict=True):
         first = own[0]
-        joined = None if first.joined is None else replace(
-            first.joined,
-            skip=_typical([s.joined.skip for s in own if s.joined]),
-            branch=_typical([s.joined.branch for s in own if s.joined]),
-        )  # fmt: skip
-        drawn = None if first.drawn is None else replace(
-            first.drawn, C_W=_mean([s.drawn.C_W for s in own if s.drawn])
-        )  # fmt: skip
+        joined = (
+            None
+            if first.joined is None
+            else replace(
+                first.joined,
+                skip=_typical([s.joined.skip for s in own if s.joined]),
+                branch=_typical([s.joined.branch for s in own if s.joined]),
+            )
+        )
+        drawn = (
+            None
+            if first.drawn is None
+            else replace(first.drawn, C_W=_mean([s.drawn.C_W for s in own if s.drawn]))
+        )
         rows.append(
             replace(
                 first,

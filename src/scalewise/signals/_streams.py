@@ -67,10 +67,12 @@ def _doubled(rows: Sequence[Seen], doubled: list[tuple[int, Joined]]) -> Told:
     place = rows[doubled[0][0]].place or "the model"
     grown = rows[doubled[-1][0]].size / max(doubled[0][1].skip, 1e-300)
     return (
-        "doubled skip", place, grown,
+        "doubled skip",
+        place,
+        grown,
         f"`{place}` adds what goes past its branch twice (x + x + f(x)), as {len(doubled)} sums do: the stream "
         f"doubles each time, {grown:.3g} times its size in the end, and drowns its branches. Add it once.",
-    )  # fmt: skip
+    )
 
 
 def _norms(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Iterator[Told]:
@@ -88,12 +90,14 @@ def _norms(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Iterat
     if last.positions is not None and last.positions > 0.99:
         alike = f" Positions become alike (a correlation of {last.positions:.3g})."
     yield (
-        "norm in the stream", first.place, kept,
+        "norm in the stream",
+        first.place,
+        kept,
         f"Norms stand in the residual stream behind {len(own)} sums, from `{first.place}` to `{last.place}`: along "
         f"the stream, {kept:.1g} of a gradient reaches the first of them, and the rest has to pass all branches "
         f"(there it is {first.gradient / max(last.gradient, 1e-300):.2g} times that of the last).{alike} Put norms "
         "at the beginning of branches.",
-    )  # fmt: skip
+    )
 
 
 def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Iterator[Told]:
@@ -109,21 +113,25 @@ def _growth(rows: Sequence[Seen], stream: list[int], own: list[Joined]) -> Itera
     if small and grown > _DROWNED and total > _LOUD:
         assert entry is not None
         yield (
-            "small embedding", entry.place, enters,
+            "small embedding",
+            entry.place,
+            enters,
             f"What `{entry.place}` gives is drowned: it enters the stream with the size {enters**0.5:.3g}, and the "
             f"{count} branches from `{first}` on add {total**0.5:.3g}. Draw it with entries of variance 1 (a norm "
             "of sqrt(n), not of 1), or put a norm behind it.",
-        )  # fmt: skip
+        )
         if total <= 2:  # as large as branches should be together
             return
     last = rows[stream[-1]]
     if count >= _MANY and ends > _largest(rows, stream, own, count):
         yield (
-            "growing stream", last.place, grown**0.5,
+            "growing stream",
+            last.place,
+            grown**0.5,
             f"The residual stream grows from {enters**0.5:.3g} to {last.size:.3g} over {count} branches up to "
             f"`{last.place or 'the model'}`, {_so(own)}. Multiply branches by "
             f"1/sqrt({count}) = {count**-0.5:.2g}, for example in the initialisation of their last layers.",
-        )  # fmt: skip
+        )
 
 
 def _so(own: Sequence[Joined]) -> str:

@@ -130,10 +130,15 @@ def _matched(
         size = math.sqrt(squares / sum(values[k].size for k in nodes))
         place = program.modules[nodes[0]] if program.modules else ""
         near = [
-            k for k, row in enumerate(rows)
-            if k not in found and row.size > 0 and size > 0 and abs(math.log(row.size / size)) < _SAME
-            and row.what != "attention" and place in (row.place, "")
-        ]  # fmt: skip
+            k
+            for k, row in enumerate(rows)
+            if k not in found
+            and row.size > 0
+            and size > 0
+            and abs(math.log(row.size / size)) < _SAME
+            and row.what != "attention"
+            and place in (row.place, "")
+        ]
         if near and not taken.intersection(nodes):
             found[near[0]] = nodes
             taken.update(nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -11,13 +11,15 @@ from torch import nn
 from torch.optim import Optimizer
 
 from scalewise._checked import Count, Must, Positive, checked
-from scalewise.plan import Plan, PlanError
-from scalewise.plan.audit import NO_CLAIM, Audit, audit_of, called
-from scalewise.plan.spi import Inputs, Tolerance, Widths
+from scalewise.plan import PlanError
+from scalewise.plan.audit import Audit
+from scalewise.plan.spi import NO_CLAIM, Inputs, SeenOptimizers, Tolerance, Widths, audit_of, called
+from scalewise.torch._applied import TorchPlan
+from scalewise.torch._given import ModuleFactory
 from scalewise.torch._measure import Loss
-from scalewise.torch._plan import ModuleFactory, plan
+from scalewise.torch._plan import plan
 from scalewise.torch._setup import Together
-from scalewise.torch._verify import TorchBench, seed_all
+from scalewise.torch._verify import TorchBench, own_random_numbers, seed_all
 
 OptimizerLike = Annotated[
     Any,
@@ -100,123 +102,101 @@ def audit(
         >>> found.verdict.stable, found.bottleneck[0].place
         (False, '4.weight')
     """
-    script = _Script(build, optimizer, loss, batch)
-    bench = TorchBench(batch, loss, None, lambda *_: None, script.slowed)
-    return audit_of(
-        script, bench, tuple(sorted(widths)), seeds, framework="torch", target=target,
-        tolerance=tolerance, progress=progress,
-    )  # fmt: skip
+    seen = SeenOptimizers()
+    bench = TorchBench(batch, loss, None, lambda *_: None, partial(_slowed, optimizer, seen))
 
+    def built(width: int) -> Any:
+        return called(build, width)
 
-@dataclass(frozen=True)
-class _Sized:
-    """A plan of one width, as a bench asks for it."""
+    def planned(of: tuple[int, ...], answers: Mapping[str, Any]) -> TorchPlan:
+        sizes = {"base": {"width": of[0]}, "target": {"width": of[-1]}}
+        inputs = _inputs(built, of[0], loss, batch)
+        return plan(built, device="cpu", inputs=inputs, **sizes, **NO_CLAIM, **answers)
 
-    table: Plan
-    build: Callable[..., nn.Module] | None
-
-
-@dataclass(eq=False)
-class _Script:
-    """The user's functions, and what was seen of the groups that they made.
-
-    Args:
-        build: The factory.
-        optimizer: What makes an optimizer.
-        loss: A function of (model, batch).
-        batch: What it is given.
-        rates: By width and tensor the learning rate.
-        epsilons: By tensor what Adam compares its gradient with, at the largest width seen last.
-    """
-
-    build: Callable[..., Any]
-    optimizer: Any
-    loss: Loss
-    batch: Any
-    rates: dict[int, dict[str, float]] = field(default_factory=dict)
-    epsilons: dict[str, float] = field(default_factory=dict)
-
-    def built(self, width: int) -> nn.Module:
-        """A model of that width."""
-        return called(self.build, width)
-
-    def roles(self, widths: tuple[int, ...], answers: Mapping[str, Any]) -> Plan:
-        """See `scalewise.plan.audit._script.Script`."""
-        return plan(
-            self.built, base={"width": widths[0]}, target={"width": widths[-1]}, device="cpu",
-            inputs=self._inputs(widths[0]), **NO_CLAIM, **answers,
-        ).table  # fmt: skip
-
-    def sized(self, table: Plan) -> _Sized:
-        """See `scalewise.plan.audit._script.Script`."""
-        return _Sized(table, self.built)
-
-    def slowed(self, sized: Any, model: nn.Module, factor: float) -> Any:
-        """The script's optimizer with all its rates multiplied, and no weight decay."""
-        parts = self._made(model)
-        names: dict[int, list[str]] = {}
-        for name, p in model.named_parameters(remove_duplicate=False):
-            names.setdefault(id(p), []).append(name)
-        rates = self.rates.setdefault(sized.table.target["width"], {})
-        for group in (g for one in parts for g in one.param_groups):
-            rate = group.get("lr")
-            if rate is None or not float(rate) >= 0:
-                raise PlanError(
-                    f"A group of {type(parts[0]).__name__} has the learning rate {rate!r}, and `audit` multiplies "
-                    "all rates by one small number. Give every group a learning rate."
-                )
-            mine = [n for p in group["params"] for n in names.get(id(p), ())]
-            rates |= dict.fromkeys(mine, float(rate))
-            eps = group.get("eps")
-            if isinstance(eps, float) and "betas" in group:
-                self.epsilons.update(dict.fromkeys(mine, eps))
-            group["lr"] = rate * factor
-            if _DECAY in group:
-                group[_DECAY] = 0.0
-        if not any(rates.values()):
-            raise PlanError(
-                "Every learning rate is zero, as a warm-up leaves it at the start: let `optimizer` return the "
-                "optimizer without its schedule."
-            )
-        return parts[0] if len(parts) == 1 else Together(*parts)
-
-    def _made(self, model: nn.Module) -> list[Optimizer]:
-        given = _with_settings(self.optimizer)
-        try:
-            if _is_pair(given):
-                cls, settings = given
-                made = cls([p for p in model.parameters() if p.requires_grad], **settings)
-            else:
-                made = given(model)
-        except TypeError as error:
-            raise PlanError(
-                f"`optimizer` raised TypeError: {error}. It is called with a model and returns its optimizer; or "
-                'give a class and its settings in a pair, as (torch.optim.AdamW, {"lr": 3e-4}).'
-            ) from error
-        parts: list[Any] = list(made) if isinstance(made, list | tuple) and made else [made]
-        for one in parts:
-            if not isinstance(one, Optimizer):
-                raise PlanError(
-                    "`optimizer` must return the optimizer that trains the model, or several in a list; it "
-                    f"returned {type(one).__name__}."
-                )
-        return parts
-
-    def _inputs(self, width: int) -> Inputs | None:
-        """Inputs with which the loss calls the model."""
-        seed_all(0)
-        model, seen = self.built(width), []
-        if not isinstance(model, nn.Module):
-            return None
-        hook = model.register_forward_pre_hook(
-            lambda _, args, kwargs: seen.append(Inputs(args, kwargs)), with_kwargs=True
+    with own_random_numbers():
+        return audit_of(
+            planned,
+            bench,
+            seen,
+            tuple(sorted(widths)),
+            seeds,
+            framework="torch",
+            target=target,
+            tolerance=tolerance,
+            progress=progress,
         )
-        try:
-            with torch.no_grad():
-                self.loss(model, self.batch)
-        except Exception:
-            # Whatever is wrong is said in a sentence later, where it is measured.
-            return None
-        finally:
-            hook.remove()
-        return seen[0] if seen else None
+
+
+def _slowed(
+    optimizer: Any, seen: SeenOptimizers, plan: Any, model: nn.Module, factor: float
+) -> Any:
+    """The script's optimizer with all its rates multiplied, and no weight decay."""
+    parts = _made(optimizer, model)
+    names: dict[int, list[str]] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(p), []).append(name)
+    rates = seen.rates.setdefault(plan.table.target["width"], {})
+    for group in (g for one in parts for g in one.param_groups):
+        rate = group.get("lr")
+        if rate is None or not float(rate) >= 0:
+            raise PlanError(
+                f"A group of {type(parts[0]).__name__} has the learning rate {rate!r}, and `audit` multiplies "
+                "all rates by one small number. Give every group a learning rate."
+            )
+        mine = [n for p in group["params"] for n in names.get(id(p), ())]
+        rates |= dict.fromkeys(mine, float(rate))
+        eps = group.get("eps")
+        if isinstance(eps, float) and "betas" in group:
+            seen.epsilons.update(dict.fromkeys(mine, eps))
+        group["lr"] = rate * factor
+        if _DECAY in group:
+            group[_DECAY] = 0.0
+    if not any(rates.values()):
+        raise PlanError(
+            "Every learning rate is zero, as a warm-up leaves it at the start: let `optimizer` return the "
+            "optimizer without its schedule."
+        )
+    return parts[0] if len(parts) == 1 else Together(*parts)
+
+
+def _made(optimizer: Any, model: nn.Module) -> list[Optimizer]:
+    given = _with_settings(optimizer)
+    try:
+        if _is_pair(given):
+            cls, settings = given
+            made = cls([p for p in model.parameters() if p.requires_grad], **settings)
+        else:
+            made = given(model)
+    except TypeError as error:
+        raise PlanError(
+            f"`optimizer` raised TypeError: {error}. It is called with a model and returns its optimizer; or "
+            'give a class and its settings in a pair, as (torch.optim.AdamW, {"lr": 3e-4}).'
+        ) from error
+    parts: list[Any] = list(made) if isinstance(made, list | tuple) and made else [made]
+    for one in parts:
+        if not isinstance(one, Optimizer):
+            raise PlanError(
+                "`optimizer` must return the optimizer that trains the model, or several in a list; it "
+                f"returned {type(one).__name__}."
+            )
+    return parts
+
+
+def _inputs(build: Callable[[int], Any], width: int, loss: Loss, batch: Any) -> Inputs | None:
+    """Inputs with which the loss calls the model of that width."""
+    seed_all(0)
+    model, seen = build(width), []
+    if not isinstance(model, nn.Module):
+        return None
+    hook = model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(Inputs(args, kwargs)), with_kwargs=True
+    )
+    try:
+        with torch.no_grad():
+            loss(model, batch)
+    except Exception:
+        # Whatever is wrong is said in a sentence later, where it is measured.
+        return None
+    finally:
+        hook.remove()
+    return seen[0] if seen else None

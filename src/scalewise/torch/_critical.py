@@ -1,13 +1,15 @@
-"""`critical`: the initialisation that keeps sizes through a model, from the network that it is."""
+"""`critical`: the initialisation that keeps sizes through a model; and bases of plans that start from it."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from scalewise._checked import Count, checked
 from scalewise.plan import PlanError
-from scalewise.plan.spi import given
-from scalewise.reading._critical import CriticalInit, proposals
+from scalewise.plan.spi import given, stds_of_kinds
+from scalewise.reading._critical import CriticalInit, factors_of, proposals
 from scalewise.torch._network import inputs_in_a_row
 from scalewise.torch._reading import ModelOrFactory, network
 
@@ -49,3 +51,27 @@ def critical(build: ModelOrFactory, inputs: Any, *, width: Count | None = None) 
         )
     net = network(build, made, width=width)
     return CriticalInit(net, proposals(net, inputs_in_a_row(made, net.input_shape)))
+
+
+def critical_base(build: Any, base: Mapping[str, Any], width: str, inputs: Any) -> CriticalInit:
+    """How the base is to be drawn."""
+    if inputs is None:
+        raise PlanError(
+            'init="critical" reads the model, and needs what it is called with: give `inputs`, such as a tensor of '
+            "a few samples."
+        )
+    names = inspect.signature(build).parameters
+    own = {k: v for k, v in base.items() if k in names and k != width}
+    return critical(lambda n: build(**{width: n}, **own), inputs, width=base[width])
+
+
+def of_layers(found: CriticalInit, deepens: bool, deeper: bool) -> dict[str, dict[str, float]]:
+    """Constants of the base that further layers have as well, where the depth can change."""
+    if not deepens:
+        return found.constants
+    try:
+        return stds_of_kinds(factors_of(found.proposals))
+    except PlanError:
+        if deeper:
+            raise
+        return found.constants

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 _PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm, torch.Tensor.mm)
 
 
-class Call(NamedTuple):
+class DenseCall(NamedTuple):
     """A call.
 
     Args:
@@ -37,7 +37,7 @@ class Call(NamedTuple):
     dtype: torch.dtype
 
 
-class Watched(TorchFunctionMode):
+class DenseCalls(TorchFunctionMode):
     """While it is entered, weights in calls of dense layers are constants, and what the layers return is shifted.
 
     Args:
@@ -50,7 +50,7 @@ class Watched(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._names, self._shifts = names, shifts
-        self.calls: list[Call] = []
+        self.calls: list[DenseCall] = []
 
     def __torch_function__(
         self,
@@ -69,7 +69,7 @@ class Watched(TorchFunctionMode):
         args = tuple(weight.detach() if a is weight else a for a in args)
         given = {key: weight.detach() if a is weight else a for key, a in given.items()}
         y = func(*args, **given)
-        self.calls.append(Call(name, kind, x, y.shape, y.dtype))
+        self.calls.append(DenseCall(name, kind, x, y.shape, y.dtype))
         return y if self._shifts is None else y + self._shifts[len(self.calls) - 1]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,18 +19,10 @@ from torch.nn.parameter import UninitializedParameter
 from torch.optim.swa_utils import AveragedModel
 
 from scalewise.plan import Kind, ModelDescription, PlanError, TensorDescription
-from scalewise.plan.spi import bare
-from scalewise.torch._parametrized import Computed, computed
+from scalewise.plan.spi import Axes, bare
+from scalewise.torch._parametrized import ComputedWeight, computed
 
 _AROUND = (nn.DataParallel, DistributedDataParallel, AveragedModel)
-
-
-class Axes(NamedTuple):
-    """The axes of a parameter, by what its module does with them."""
-
-    kind: Kind
-    fan_in: tuple[int, ...] = ()
-    fan_out: tuple[int, ...] = ()
 
 
 Reader = Callable[[Any, str, int], Axes]
@@ -187,7 +179,7 @@ def describe(model: nn.Module) -> ModelDescription:
 
 
 def _computed_as(
-    tensor: TensorDescription, own: Computed, owner: str, of: str
+    tensor: TensorDescription, own: ComputedWeight, owner: str, of: str
 ) -> TensorDescription:
     """A parameter as what it is to the weight that the module around it uses."""
     module = type(own.module).__name__

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.networks.spi import LAWS, NORMAL
 from scalewise.reading._laws import law_of
-from scalewise.reading._reader import Law
+from scalewise.reading._reader import ParameterLaw
 
 _POINTS = 1 << 17  # evenly spread numbers
 _FILLED = frozenset(["uniform", "normal", "zero", "fill"])
@@ -64,7 +64,7 @@ class Draws(TorchDispatchMode):
             self.chains[place] = None
 
 
-def drawn(build: Callable[[], nn.Module]) -> tuple[nn.Module, dict[str, Law]]:
+def drawn(build: Callable[[], nn.Module]) -> tuple[nn.Module, dict[str, ParameterLaw]]:
     """A model, and how each of its parameters was drawn."""
     with Draws() as draws:
         model = build()
@@ -78,16 +78,16 @@ def drawn(build: Callable[[], nn.Module]) -> tuple[nn.Module, dict[str, Law]]:
     return model, found
 
 
-def told_by_entries(model: nn.Module) -> dict[str, Law]:
+def told_by_entries(model: nn.Module) -> dict[str, ParameterLaw]:
     """How parameters were drawn, as far as their entries tell."""
     return {n: _of_entries(p) for n, p in model.named_parameters(remove_duplicate=False)}
 
 
-def _of_entries(p: Tensor) -> Law:
+def _of_entries(p: Tensor) -> ParameterLaw:
     return law_of(p.detach().double().cpu().numpy(), few=True)
 
 
-def _straight(chain: list[Call]) -> Law | None:
+def _straight(chain: list[Call]) -> ParameterLaw | None:
     """The law of uniform or normal numbers times others, with others added; ``None`` of anything else."""
     (first, args, kwargs), *rest = chain
     if first == "uniform":
@@ -103,7 +103,7 @@ def _straight(chain: list[Call]) -> Law | None:
         by = float(args[0]) if args else -1.0
         factor = {"mul": by, "div": 1 / by if by else math.nan, "neg": by}.get(name, 1.0)
         mean, std = mean * factor + {"add": by, "sub": -by}.get(name, 0.0), std * abs(factor)
-    return Law(std**2, mean, law) if std else Law(0.0, mean, NORMAL)
+    return ParameterLaw(std**2, mean, law) if std else ParameterLaw(0.0, mean, NORMAL)
 
 
 def _spread(chain: list[Call]) -> np.ndarray:

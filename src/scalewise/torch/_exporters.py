@@ -14,9 +14,9 @@ from torch import nn
 from scalewise._checked import Must, NotNegative, Positive, checked
 from scalewise.plan import PlanError
 from scalewise.plan.spi import ADJUSTMENTS, Exported, globs, left_to_draw, regex, unapplied
+from scalewise.torch._applied import TorchPlan
 from scalewise.torch._given import Settings
 from scalewise.torch._groups import Groups, groups_of_names
-from scalewise.torch._plan import TorchPlan
 from scalewise.torch._scale import refuse_unscaled
 
 TrainedPlan = Annotated[TorchPlan, Must("a plan for PyTorch, from sw.torch.plan or sw.torch.load")]

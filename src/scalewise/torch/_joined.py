@@ -9,7 +9,7 @@ import torch
 from torch.optim import Optimizer
 
 
-class Joined(Optimizer):
+class JoinedOptimizer(Optimizer):
     """Optimizers that take each step together, and look like one.
 
     The groups are those of the parts, one after the other, and the state is one for all. So schedules, saving and

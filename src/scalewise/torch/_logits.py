@@ -82,7 +82,7 @@ class LogitRecorder:
 
 
 def _logits(module: nn.Module, values: dict[str, Tensor], given: Any) -> list[Logits]:
-    """Those that the module's own code makes, with some of its tensors replaced."""
+    """Logits that the module's own code makes, with some of its tensors replaced."""
     args, kwargs = _untouched(given)
     with torch.no_grad(), same_random_numbers(), watching(module, (args, kwargs)) as trace:
         functional_call(module, values, args, kwargs)
@@ -90,7 +90,7 @@ def _logits(module: nn.Module, values: dict[str, Tensor], given: Any) -> list[Lo
 
 
 def _untouched(value: Any) -> Any:
-    """A copy of all that a module may work on, its tensors apart."""
+    """A copy of the containers and objects that a module may change, with the same tensors in them."""
     kept: dict[int, Any] = {}
     seen: set[int] = set()
     todo = [value]

@@ -107,9 +107,12 @@ def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()
     paths = trace.tracks.paths(map(trace.passed, known))
     told = trace.flow.summary()
     return replace(
-        told, uses=trace.uses.uses(), paths=paths, filled=frozenset(trace.filled),
+        told,
+        uses=trace.uses.uses(),
+        paths=paths,
+        filled=frozenset(trace.filled),
         pieces=trace.pieces.read(),
-    )  # fmt: skip
+    )
 
 
 def _trials(model: nn.Module) -> Iterator[Inputs]:

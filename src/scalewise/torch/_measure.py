@@ -33,7 +33,7 @@ _SUCH_AS = "lambda model, batch: cross_entropy(model(batch[0]), batch[1])"
 
 
 @dataclass(frozen=True)
-class Network:
+class BuiltNetwork:
     """A model at initialisation, ready to train, and what it trains on.
 
     Args:
@@ -54,7 +54,7 @@ class Network:
 
 
 def find_places(
-    network: Network, names: Sequence[str], readouts: Sequence[str], inside: Sequence[str] = ()
+    network: BuiltNetwork, names: Sequence[str], readouts: Sequence[str], inside: Sequence[str] = ()
 ) -> Places:
     """The module for each tensor: its owner, or the nearest module around it that is called.
 
@@ -85,7 +85,7 @@ def find_places(
     return Places(module, order, tuple(m for m in order if m in reads), attends, alone)
 
 
-def called_modules(network: Network) -> dict[str, int]:
+def called_modules(network: BuiltNetwork) -> dict[str, int]:
     """The modules that one pass calls, by the order in which it first does."""
     model, ranks = network.model, {}
 
@@ -127,7 +127,12 @@ def _inside(name: str, around: str) -> bool:
 
 
 def measure_network(
-    network: Network, places: Places, names: Sequence[str], steps: int, *, linearity: bool = False
+    network: BuiltNetwork,
+    places: Places,
+    names: Sequence[str],
+    steps: int,
+    *,
+    linearity: bool = False,
 ) -> Sizes:
     """The sizes of one network; see `scalewise.plan._sizes.measure_network`.
 
@@ -141,10 +146,10 @@ def measure_network(
     Raises:
         PlanError: If the loss is not a scalar that depends on the parameters.
     """
-    return measure(Watched(network, places, tuple(names)), steps, linearity=linearity)
+    return measure(WatchedModule(network, places, tuple(names)), steps, linearity=linearity)
 
 
-class Watched:
+class WatchedModule:
     """A network as `scalewise.plan._sizes.Network` asks for it.
 
     Args:
@@ -155,7 +160,12 @@ class Watched:
     """
 
     def __init__(
-        self, network: Network, places: Places, names: tuple[str, ...], *, of_loss: bool = False
+        self,
+        network: BuiltNetwork,
+        places: Places,
+        names: tuple[str, ...],
+        *,
+        of_loss: bool = False,
     ) -> None:
         self._of_loss = of_loss
         every = dict(network.model.named_parameters(remove_duplicate=False))
@@ -247,7 +257,7 @@ def put_back(model: nn.Module, buffers: Mapping[str, Tensor]) -> None:
             b.copy_(buffers[n])
 
 
-def _loss(network: Network) -> Tensor:
+def _loss(network: BuiltNetwork) -> Tensor:
     try:
         value = network.loss(network.model, network.batch)
     except Exception as error:

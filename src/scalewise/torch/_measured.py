@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Inputs
 from scalewise.signals._seen import Seen
-from scalewise.torch._rows import Rows, correlations
+from scalewise.torch._rows import PlaceRows, correlations
 from scalewise.torch._watch import Watch, watching
 
 _ALONE = 2  # samples that are passed by themselves, as many as the theory is asked for
@@ -59,7 +59,7 @@ def measured(
         watch, output = _whole(model, inputs, loss, batch, samples or 1, seed)
         rows = watch.rows.measured(samples or 1)
 
-        def alone(k: int) -> Rows:
+        def alone(k: int) -> PlaceRows:
             own = pytree.tree_map(
                 lambda v: v[k : k + 1] if isinstance(v, Tensor) else v, _both(inputs)
             )
@@ -81,7 +81,7 @@ def _both(inputs: Inputs) -> tuple[Any, dict[str, Any]]:
     return inputs.args, dict(inputs.kwargs)
 
 
-def _alone(model: nn.Module, own: tuple[Any, dict[str, Any]]) -> Rows:
+def _alone(model: nn.Module, own: tuple[Any, dict[str, Any]]) -> PlaceRows:
     with torch.no_grad(), watching(model, keep=True) as watch:
         _enter(watch, own)
         model(*own[0], **own[1])

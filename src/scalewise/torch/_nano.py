@@ -23,6 +23,7 @@ from torch import nn
 from scalewise._checked import Positive, checked
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Exported, left_to_draw
+from scalewise.torch._applied import TorchPlan
 from scalewise.torch._exporters import (
     MaybeModel,
     TrainedPlan,
@@ -32,7 +33,6 @@ from scalewise.torch._exporters import (
 )
 from scalewise.torch._given import Model, Settings
 from scalewise.torch._groups import Groups
-from scalewise.torch._plan import TorchPlan
 
 _MUON = ("muon", "normuon")
 # What the Muon of each is given beside learning rate and decay, and by default.
@@ -72,9 +72,13 @@ def to_nanochat(
         ``nanochat/optim.py`` of github.com/karpathy/nanochat at 92d63d4 (July 2026).
     """
     found, left = _found(
-        plan, model, "nanochat", {"lr": lr, "weight_decay": weight_decay} | _NANOCHAT | others,
-        rest, groups,
-    )  # fmt: skip
+        plan,
+        model,
+        "nanochat",
+        {"lr": lr, "weight_decay": weight_decay} | _NANOCHAT | others,
+        rest,
+        groups,
+    )
     named = dict(model.named_parameters())
     out = []
     for g in found[plan.table.optimizer]:
@@ -129,9 +133,13 @@ def to_muon_package(
         ``muon.py`` of github.com/KellerJordan/Muon at 857d1ad (November 2025).
     """
     found, left = _found(
-        plan, model, "the package muon", {"lr": lr, "weight_decay": weight_decay} | _PACKAGE | others,
-        {"weight_decay": 0.0} | dict(rest or {}), groups,
-    )  # fmt: skip
+        plan,
+        model,
+        "the package muon",
+        {"lr": lr, "weight_decay": weight_decay} | _PACKAGE | others,
+        {"weight_decay": 0.0} | dict(rest or {}),
+        groups,
+    )
     named = dict(model.named_parameters())
     out = []
     for g in found[plan.table.optimizer]:

@@ -10,8 +10,18 @@ from torch import Tensor, nn
 from scalewise.plan.spi import held_in
 
 _PLAIN = frozenset(
-    [int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format]
-)  # fmt: skip
+    [
+        int,
+        float,
+        bool,
+        str,
+        type(None),
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    ]
+)
 
 
 def tensors_in(value: Any) -> list[Tensor]:

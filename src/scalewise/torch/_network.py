@@ -19,45 +19,45 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from scalewise.plan.spi import Inputs
 from scalewise.reading._entrywise import Plain
 from scalewise.reading._fields import Entries, UnreadError
-from scalewise.reading._given import Given, replaced
+from scalewise.reading._given import GivenLayers, replaced
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import Pass, in_a_row
-from scalewise.reading._reader import Law, Reader
+from scalewise.reading._reader import ModelReader, ParameterLaw
 from scalewise.torch._measured import subject
 from scalewise.torch._operations import Operations
 from scalewise.torch._plainly import plainly
 from scalewise.torch._watch import RANDOM, UNKNOWN_SHAPES
 
 
-class Unread:
+class UnreadOperand:
     """The result of an operation that was not understood."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-class Trace(Operations, TorchDispatchMode):
+class NetworkTrace(Operations, TorchDispatchMode):
     """Follows entries from one operation to the next."""
 
-    def __init__(self, read: Reader) -> None:
+    def __init__(self, read: ModelReader) -> None:
         super().__init__()
         self.read = read
         self.stack: list[str] = [""]
         self.random: list[str] = []
         self.shapes: list[str] = []
-        self._known: dict[int, tuple[Tensor, Tensor | Unread]] = {}
+        self._known: dict[int, tuple[Tensor, Tensor | UnreadOperand]] = {}
 
     def know(self, tensor: Tensor, entries: Any) -> None:
         """Note the entries of a tensor."""
         own = entries
         if not isinstance(
-            own, Unread | Tensor
+            own, UnreadOperand | Tensor
         ):  # laid out as the numbers are, so that views are views
             own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.long)
             own.copy_(torch.from_numpy(np.array(entries)))
         self._known[id(tensor)] = (tensor, own)
 
-    def entries(self, tensor: Any) -> Tensor | Unread | None:
+    def entries(self, tensor: Any) -> Tensor | UnreadOperand | None:
         """The entries of a tensor; ``None`` of numbers."""
         found = self._known.get(id(tensor))
         return None if found is None else found[1]
@@ -77,7 +77,7 @@ class Trace(Operations, TorchDispatchMode):
             return out
         if name in UNKNOWN_SHAPES:
             self.shapes.append(self.stack[-1])
-        lost = next((e for e in known if isinstance(e, Unread)), None)
+        lost = next((e for e in known if isinstance(e, UnreadOperand)), None)
         self.read.fields.place = self.stack[-1]
         if lost is not None:
             found: Any = lost
@@ -87,7 +87,7 @@ class Trace(Operations, TorchDispatchMode):
                     name.rstrip("_") if in_place else name, func, given, kwargs, out, in_place
                 )
             except (UnreadError, MixedSamplesError) as error:
-                found = Unread(error)
+                found = UnreadOperand(error)
         if in_place:
             self._write(args[0], found)
         else:
@@ -104,10 +104,10 @@ class Trace(Operations, TorchDispatchMode):
                     self.know(one, own)
         elif isinstance(out, tuple | list):
             for one in out:
-                if isinstance(one, Tensor) and isinstance(found, Unread):
+                if isinstance(one, Tensor) and isinstance(found, UnreadOperand):
                     self.know(one, found)
             if (
-                not isinstance(found, Unread | Plain)
+                not isinstance(found, UnreadOperand | Plain)
                 and found is not None
                 and isinstance(out[0], Tensor)
             ):
@@ -116,7 +116,7 @@ class Trace(Operations, TorchDispatchMode):
     def _write(self, tensor: Tensor, found: Any) -> None:
         """Entries in place of others, also of what shares its memory."""
         own = self.entries(tensor)
-        if isinstance(found, Unread) or isinstance(own, Unread):
+        if isinstance(found, UnreadOperand) or isinstance(own, UnreadOperand):
             self.know(tensor, found)
             return
         if own is None:
@@ -132,7 +132,7 @@ class Trace(Operations, TorchDispatchMode):
         """Entries of zeros that something is written to."""
         base = tensor if tensor._base is None else tensor._base
         whole = self.entries(base)
-        if whole is None or isinstance(whole, Unread):
+        if whole is None or isinstance(whole, UnreadOperand):
             whole = torch.zeros(base.shape, dtype=torch.long)
             self._known[id(base)] = (base, whole)
         if base is tensor:
@@ -142,7 +142,7 @@ class Trace(Operations, TorchDispatchMode):
         self._known[id(tensor)] = (tensor, own)
         return own
 
-    def replace(self, given: Given, args: Any, output: Any) -> None:
+    def replace(self, given: GivenLayers, args: Any, output: Any) -> None:
         """Let what a module returned be what layers make of what it was called with."""
         name = self.read.fields.place
         x, made = (
@@ -162,9 +162,9 @@ class Trace(Operations, TorchDispatchMode):
 
 
 @contextmanager
-def watching(model: nn.Module, read: Reader, given: Given) -> Iterator[Trace]:
+def watching(model: nn.Module, read: ModelReader, given: GivenLayers) -> Iterator[NetworkTrace]:
     """Follow entries until the end of the block; hooks tell in which module it is, and replace some."""
-    trace = Trace(read)
+    trace = NetworkTrace(read)
     hooks = []
     for name, module in model.named_modules():
 
@@ -187,9 +187,9 @@ def watching(model: nn.Module, read: Reader, given: Given) -> Iterator[Trace]:
 
 def traced(
     model: nn.Module,
-    laws: Mapping[str, Law],
+    laws: Mapping[str, ParameterLaw],
     inputs: Inputs,
-    given: Given,
+    given: GivenLayers,
     *,
     flat: bool,
     gains: bool,
@@ -197,7 +197,7 @@ def traced(
 ) -> Pass:
     """One pass, in double precision, evaluation mode and on a copy."""
     _leave_memory()
-    read = Reader(laws, flat, gains)
+    read = ModelReader(laws, flat, gains)
     model = copy.deepcopy(model).cpu().double().eval()
     args, kwargs = pytree.tree_map(_doubled, (inputs.args, dict(inputs.kwargs)))
     numbers = numbers_in((args, kwargs), samples)
@@ -221,7 +221,7 @@ def traced(
             first = next(t for t in pytree.tree_leaves(output) if isinstance(t, Tensor))
             found = trace.entries(first)
     _check_repeats(trace, given, found)
-    if isinstance(found, Unread):
+    if isinstance(found, UnreadOperand):
         raise found.error
     if found is None:
         raise UnreadError(
@@ -246,7 +246,7 @@ def _called(model: nn.Module, args: Any, kwargs: Any) -> Any:
         torch.set_default_dtype(before)
 
 
-def _check_repeats(trace: Trace, given: Given, found: Any) -> None:
+def _check_repeats(trace: NetworkTrace, given: GivenLayers, found: Any) -> None:
     """Refuse what another pass would not do."""
     if trace.random and not given.layers.keys() & set(trace.random):
         raise UnreadError(
@@ -254,7 +254,7 @@ def _check_repeats(trace: Trace, given: Given, found: Any) -> None:
             "model computes something else each time. Fix what it draws, or give that module as a layer of "
             "`given`; `signals` measures the model as it is."
         )
-    if trace.shapes and isinstance(found, Unread):
+    if trace.shapes and isinstance(found, UnreadOperand):
         raise UnreadError(
             f"{subject(trace.shapes[0])} has shapes that depend on the data, and the model is no network of one "
             "shape. Give that module as a layer of `given`; `signals` measures the model for one batch."

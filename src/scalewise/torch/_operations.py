@@ -14,7 +14,7 @@ from scalewise.reading._entrywise import Operand, Plain, entrywise
 from scalewise.reading._fields import Entries
 from scalewise.reading._linear import embedded
 from scalewise.reading._products import contracted
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._sums import normed, reduced
 from scalewise.torch._windows import adaptive, convolution, pool, scattered
 
@@ -41,7 +41,7 @@ _BINARY = frozenset(["mul", "div", "maximum", "minimum"])
 class Operations:
     """Entries of what an operation returns, from those of its arguments."""
 
-    read: Reader
+    read: ModelReader
 
     def entries(self, tensor: Any) -> Any:
         """The entries of a tensor; ``None`` of numbers."""

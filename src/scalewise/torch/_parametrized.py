@@ -22,7 +22,7 @@ Part = Literal["direction", "length", "bounded"]
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedWeight:
     """The part that one parameter has in the weight that its module uses.
 
     Args:
@@ -40,7 +40,7 @@ class Computed:
     direction: nn.Parameter | None = None
 
 
-def computed(model: nn.Module) -> dict[int, Computed]:
+def computed(model: nn.Module) -> dict[int, ComputedWeight]:
     """The parameters of a model of which this is known, by their `id`."""
     out = {}
     for path, module in model.named_modules():
@@ -48,7 +48,7 @@ def computed(model: nn.Module) -> dict[int, Computed]:
             direction = parts.get("direction")
             for part, tensor in parts.items():
                 of = direction if part == "length" else None
-                out[id(tensor)] = Computed(path, module, local, part, of)
+                out[id(tensor)] = ComputedWeight(path, module, local, part, of)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -13,31 +14,48 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from scalewise.plan import ModelDescription, PlanError, Probe, Spread
+from scalewise.plan import ModelDescription, Plan, PlanError, Probe, Spread, make_plan
 from scalewise.plan.spi import (
     AXIS,
     Compared,
+    ConstantsLike,
     Inputs,
     Passes,
     Request,
     Sights,
+    Wording,
     at_targets_number,
     compared,
     explained,
     more_of,
     ratios_of,
     taken,
+    with_constants,
     with_mates,
 )
 from scalewise.torch._describe import describe, places
 from scalewise.torch._look import Way, look
 from scalewise.torch._moments import moments
-from scalewise.torch._repeated import Repeated, told
+from scalewise.torch._options import Options
+from scalewise.torch._repeated import RepeatedDraws, told
 
 Factory = Callable[..., nn.Module]
 T = TypeVar("T")
 # Where sizes that are rounded show what they are rounded from: without memory, and with it.
 _FAR, _NEAR = 64, 8
+_WORDING = Wording(
+    "If it reads out with the embedding's weights, let a module do it that shares them (torch.nn.Linear, with its "
+    "weight set to the embedding's)"
+)
+
+
+def planned(
+    request: Request, options: Options, constants: ConstantsLike, sights: Sights
+) -> tuple[Plan, Options]:
+    """The plan, made of what must be seen of the model, and the options with the inputs that it was seen by."""
+    found, inputs = probe(request, options.device, options.inputs, sights)
+    table = with_constants(make_plan(found, request, by_hooks=True, wording=_WORDING), constants)
+    return table, replace(options, inputs=inputs)
 
 
 def probe(
@@ -91,9 +109,20 @@ def probe(
         return models.described(far), Fraction(times)
 
     found = Probe(
-        one, wide, sizes.ratio, two, shallow, spreads, passes, shallow_spreads, further=further,
-        widened=wider, others=others, other_passes=along, many=many,
-    )  # fmt: skip
+        one,
+        wide,
+        sizes.ratio,
+        two,
+        shallow,
+        spreads,
+        passes,
+        shallow_spreads,
+        further=further,
+        widened=wider,
+        others=others,
+        other_passes=along,
+        many=many,
+    )
     return found, inputs
 
 
@@ -187,7 +216,7 @@ def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:
     sizes = taken(build, sizes)
     call = f"build({', '.join(f'{k}={v!r}' for k, v in sizes.items())})"
     try:
-        with undisturbed(), torch.device(device), Repeated():
+        with undisturbed(), torch.device(device), RepeatedDraws():
             model = build(**sizes)
     except Exception as error:
         what = f"`{call}` raised {type(error).__name__} on the device {device!r}: {error}"

@@ -16,10 +16,10 @@ from scalewise.plan import PlanError
 from scalewise.plan.spi import Inputs
 from scalewise.plan.spi import given as called_with
 from scalewise.reading._fields import UnreadError
-from scalewise.reading._given import Given, layers_of
+from scalewise.reading._given import GivenLayers, layers_of
 from scalewise.reading._grids import MixedSamplesError
 from scalewise.reading._read import ReadModel, network_from, read_model
-from scalewise.reading._reader import Law
+from scalewise.reading._reader import ParameterLaw
 from scalewise.torch._drawn import drawn, told_by_entries
 from scalewise.torch._given import without_numbers
 from scalewise.torch._network import traced
@@ -112,12 +112,14 @@ def network_and_model(
 ) -> tuple[Network, ReadModel]:
     """See `network`; and the model of that width, as it was read."""
     if isinstance(build, nn.Module):
-        one = read_module(build, told_by_entries(build), made, at, gains, Given(layers, width or 1))
+        one = read_module(
+            build, told_by_entries(build), made, at, gains, GivenLayers(layers, width or 1)
+        )
         first = next(s.given[0].channels for s in one.steps if s.verb == "draw")
         return network_from(one, first if width is None else width, None), one
     if width is None:
         raise PlanError("`width` must be given with a factory, such as width=64.")
-    one = read_module(*drawn(lambda: build(width)), made, at, gains, Given(layers, width))
+    one = read_module(*drawn(lambda: build(width)), made, at, gains, GivenLayers(layers, width))
     try:
         twice = drawn(lambda: build(2 * width))
     except Exception as error:
@@ -126,17 +128,17 @@ def network_and_model(
             f"{f': {error}' if str(error) else ''}. Let its layers follow the width; or give the model itself, of "
             "which all hidden layers are taken to grow."
         ) from error
-    wide = read_module(*twice, made, at, gains, Given(layers, 2 * width))
+    wide = read_module(*twice, made, at, gains, GivenLayers(layers, 2 * width))
     return network_from(one, width, wide), one
 
 
 def read_module(
     model: nn.Module,
-    laws: Mapping[str, Law],
+    laws: Mapping[str, ParameterLaw],
     inputs: Inputs,
     at: tuple[int, ...] | None,
     gains: bool,
-    given: Given,
+    given: GivenLayers,
 ) -> ReadModel:
     """A module as steps, whose parameters are drawn by these laws; see `network` for the others."""
     lost = given.layers.keys() - {name for name, _ in model.named_modules()}

@@ -15,7 +15,7 @@ _DIFFERENT = 262_139
 _DRAWS = frozenset([torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default])
 
 
-class Repeated(TorchDispatchMode):
+class RepeatedDraws(TorchDispatchMode):
     """Lets a table of many words cost what it takes to fill it, a tenth of what it takes to draw it."""
 
     def __torch_dispatch__(

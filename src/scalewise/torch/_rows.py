@@ -41,7 +41,7 @@ class Uses:
     last: bool = True
 
 
-class Rows:
+class PlaceRows:
     """Rows in the order in which the model comes to them.
 
     Args:
@@ -139,7 +139,7 @@ class Rows:
 
 
 def correlations(
-    call: Callable[[int], Rows], samples: int
+    call: Callable[[int], PlaceRows], samples: int
 ) -> tuple[list[float | None], list[float | None]]:
     """The correlations between samples and between positions, of every row.
 

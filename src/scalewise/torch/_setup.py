@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -12,25 +12,6 @@ from torch.optim import Optimizer
 from scalewise.plan import Place, Plan, PlanError
 from scalewise.plan.spi import ADJUSTMENTS
 from scalewise.torch._groups import OPTIMIZERS
-
-
-@runtime_checkable
-class Applied(Protocol):
-    """A plan that can be applied to a model."""
-
-    @property
-    def table(self) -> Plan:
-        """The settings of every tensor."""
-        ...
-
-    @property
-    def options(self) -> Any:
-        """The user's options."""
-        ...
-
-    init_: Any
-    scale_: Any
-    param_groups: Any
 
 
 class Together:
@@ -54,8 +35,8 @@ class Together:
             one.step()
 
 
-def own_optimizer(plan: Applied, model: nn.Module, lr: float) -> Any:
-    """The optimizer of a model that is prepared, without weight decay.
+def own_optimizer(plan: Any, model: nn.Module, lr: float) -> Any:
+    """The optimizer of a `TorchPlan` for a model that is prepared, without weight decay.
 
     Raises:
         PlanError: If PyTorch has no such optimizer.
@@ -77,12 +58,13 @@ def own_optimizer(plan: Applied, model: nn.Module, lr: float) -> Any:
     return Together(*(OPTIMIZERS[g[0]["optimizer"]](g) for g in own if g))
 
 
-def prepare(plan: Applied, model: nn.Module) -> None:
-    """Initialise a fresh model as planned, and scale what hooks can scale."""
+def prepare(plan: Any, model: nn.Module) -> nn.Module:
+    """A fresh model, initialised in place as a `TorchPlan` has it, and scaled where hooks can scale."""
     table, said = plan.table, plan.options.multiplied
     plan.init_(model)
     if any(m.place is not Place.BRANCH for m in table.multipliers if m.name not in said):
         plan.scale_(model, applied=[Place.BRANCH] if table.multiplies(Place.BRANCH) else [])
+    return model
 
 
 def _entries(plan: Plan) -> float:

@@ -127,9 +127,14 @@ def signals(
     )
     found += _steps(optimizer, first)
     return Signals(
-        tuple(rows), tuple(known), tuple(spread), tuple(found), (*notes, *said),
-        (*spreads, *told_of(rows, [d.outputs.numpy() for d in draws])), len(draws),
-    )  # fmt: skip
+        tuple(rows),
+        tuple(known),
+        tuple(spread),
+        tuple(found),
+        (*notes, *said),
+        (*spreads, *told_of(rows, [d.outputs.numpy() for d in draws])),
+        len(draws),
+    )
 
 
 def _drawn(

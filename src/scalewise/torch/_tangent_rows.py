@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 
-from scalewise.torch._dense_calls import Call, Watched
+from scalewise.torch._dense_calls import DenseCall, DenseCalls
 from scalewise.training.spi import Kept
 
 Reads = Float[torch.Tensor, "read output"]
@@ -64,7 +64,7 @@ class Model:
 
     module: torch.nn.Module
     named: Mapping[str, torch.Tensor]
-    calls: tuple[Call, ...]
+    calls: tuple[DenseCall, ...]
     graph: int
 
     def plain(self) -> Model:
@@ -112,7 +112,7 @@ def seen(module: torch.nn.Module, named: Mapping[str, torch.Tensor], sample: tor
         return tensor
 
     own = {p.data_ptr() for p in named.values()}
-    with Watched({id(p): name for name, p in named.items()}) as watched:
+    with DenseCalls({id(p): name for name, p in named.items()}) as watched:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             z = module(sample)
         calls = tuple(watched.calls)
@@ -148,7 +148,7 @@ def one_by_one(model: Model, reads: int) -> Way:
         whole = [name for name in wanted if not model.numbers[name]]
         some = [k for name in wanted for k in model.numbers[name]]
         sources = [model.named[name] for name in whole] + [shifts[k] for k in some]
-        with Watched(names, shifts) as watched:
+        with DenseCalls(names, shifts) as watched:
             z = column(model.module(sample))
             xs = [call.x.detach()[None] for call in watched.calls]
             _check_calls(model, watched.calls)
@@ -177,7 +177,7 @@ def many_at_once(model: Model, reads: int) -> Way:
 
         def single(x: torch.Tensor) -> Any:
             def outputs(own: dict[str, torch.Tensor], moved: list[torch.Tensor]) -> Any:
-                with Watched(names, moved) as watched:
+                with DenseCalls(names, moved) as watched:
                     z = torch.func.functional_call(model.module, {**values, **own}, (x[None],))
                 _check_calls(model, watched.calls)
                 return column(z)[0], [call.x for call in watched.calls]
@@ -194,11 +194,11 @@ def many_at_once(model: Model, reads: int) -> Way:
     return rows
 
 
-def _zeros(call: Call, like: torch.Tensor) -> torch.Tensor:
+def _zeros(call: DenseCall, like: torch.Tensor) -> torch.Tensor:
     return torch.zeros((), dtype=call.dtype, device=like.device).expand(call.shape)
 
 
-def _check_calls(model: Model, calls: Sequence[Call]) -> None:
+def _check_calls(model: Model, calls: Sequence[DenseCall]) -> None:
     if [(c.name, c.kind) for c in calls] != [(c.name, c.kind) for c in model.calls]:
         raise RuntimeError("other layers are called for this sample than for the first")
 

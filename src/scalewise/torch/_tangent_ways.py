@@ -32,7 +32,7 @@ _FAILURES = (RuntimeError, NotImplementedError, ValueError, TypeError, Attribute
 Named = Mapping[str, torch.Tensor]
 
 
-class Asked(NamedTuple):
+class NtkRequest(NamedTuple):
     """A request for an NTK.
 
     Args:
@@ -108,7 +108,7 @@ def check_alone(module: torch.nn.Module, inputs: torch.Tensor) -> int:
 
 
 def ntk_of(
-    module: torch.nn.Module, named: Named, inputs: torch.Tensor, asked: Asked
+    module: torch.nn.Module, named: Named, inputs: torch.Tensor, asked: NtkRequest
 ) -> tuple[np.ndarray, Ntk]:
     """Outputs and NTK, by the first way that agrees with autograd on the first sample and can take all."""
     try:
@@ -152,7 +152,7 @@ def _follows(model: Model, way: Way, samples: torch.Tensor, R: Reads) -> bool:
 
 
 def _by_blocks(
-    model: Model, way: Way, at_once: int, inputs: torch.Tensor, R: Reads, asked: Asked
+    model: Model, way: Way, at_once: int, inputs: torch.Tensor, R: Reads, asked: NtkRequest
 ) -> tuple[np.ndarray, Ntk]:
     names, reads = list(model.named), len(R)
     outputs: dict[int, np.ndarray] = {}

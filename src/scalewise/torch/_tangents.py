@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
-from scalewise.torch._tangent_ways import Asked, check_alone, ntk_of, trained
+from scalewise.torch._tangent_ways import NtkRequest, check_alone, ntk_of, trained
 from scalewise.training.spi import check_room
 
 
@@ -72,5 +72,5 @@ def tangents(
                 f"outputs; got shape {R.shape}."
             )
         check_room(len(inputs), 1 if mean else len(R), budget)
-        z, H = ntk_of(module, named, inputs, Asked(R, given, mean, budget))
+        z, H = ntk_of(module, named, inputs, NtkRequest(R, given, mean, budget))
     return (z if isinstance(outputs, str) else z @ R.T), H

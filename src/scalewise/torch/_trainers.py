@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from torch import nn
 from torch.optim import Optimizer
 
 from scalewise._checked import checked
 from scalewise.plan import Kind, PlanError, Role
 from scalewise.plan.spi import known_optimizer
 from scalewise.torch._exporters import TrainedPlan
+from scalewise.torch._given import Model
 from scalewise.torch._groups import OPTIMIZERS, known_to_torch
-from scalewise.torch._joined import Joined
-from scalewise.torch._plan import Model, TorchPlan
+from scalewise.torch._joined import JoinedOptimizer
 
 
 @checked(error=PlanError)
@@ -59,20 +57,7 @@ def optimizer_for(plan: TrainedPlan, model: Model, **settings: Any) -> Optimizer
     if len(known_optimizer(plan.table.optimizer).all) == 1:
         return OPTIMIZERS[laws[0]](found)
     parts = [OPTIMIZERS[groups[0]["optimizer"]](groups) for groups in found if groups]
-    return parts[0] if len(parts) == 1 else Joined(*parts)
-
-
-@dataclass(frozen=True)
-class _OfTrainer:
-    """The class that the `Trainer` of transformers calls once for a function of (model, settings)."""
-
-    plan: TorchPlan
-
-    def __call__(self) -> Callable[..., Optimizer]:
-        def make(model: nn.Module, **settings: Any) -> Optimizer:
-            return optimizer_for(self.plan, model, **settings)
-
-        return make
+    return parts[0] if len(parts) == 1 else JoinedOptimizer(*parts)
 
 
 @checked(error=PlanError)
@@ -97,7 +82,8 @@ def trainer_optimizer(plan: TrainedPlan, **settings: Any) -> tuple[Any, dict[str
             "`lr` is the learning rate tuned at the base and must be given to `trainer_optimizer`: the trainer's "
             "`learning_rate` does not reach groups that have one."
         )
-    return _OfTrainer(plan), settings
+    # The trainer calls what is meant for a class once, for a function of (model, settings).
+    return partial(partial, optimizer_for, plan), settings
 
 
 @checked(error=PlanError)

@@ -18,9 +18,17 @@ from scalewise.torch._nested import tensors_in
 _ADDING = frozenset("add sub rsub where cat stack copy masked_fill index_put lerp".split())  # noqa: SIM905
 # By operation: where its two factors stand.
 _FACTORS = {
-    "mm": 0, "bmm": 0, "mv": 0, "dot": 0, "_grouped_mm": 0, "grouped_mm_fallback": 0,
-    "addmm": 1, "baddbmm": 1, "addbmm": 1, "addmv": 1,
-}  # fmt: skip
+    "mm": 0,
+    "bmm": 0,
+    "mv": 0,
+    "dot": 0,
+    "_grouped_mm": 0,
+    "grouped_mm_fallback": 0,
+    "addmm": 1,
+    "baddbmm": 1,
+    "addbmm": 1,
+    "addmv": 1,
+}
 
 _Axes = frozenset[int]
 _NONE: _Axes = frozenset()

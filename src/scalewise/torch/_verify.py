@@ -5,21 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from scalewise.plan import Place, Plan, PlanError, Role
-from scalewise.plan.spi import Places, Scene, taken
+from scalewise.plan.spi import Adapter, Places, Scene
 from scalewise.torch._law import followed, kinds_of, refuse_another_law
 from scalewise.torch._measure import (
+    BuiltNetwork,
     Loss,
-    Network,
-    Watched,
+    WatchedModule,
     buffers_of,
     called_modules,
     find_places,
@@ -30,27 +30,11 @@ from scalewise.torch._setup import Together
 _HALF = (torch.bfloat16, torch.float16)
 
 
-@runtime_checkable
-class Built(Protocol):
-    """A plan with its factory."""
-
-    @property
-    def table(self) -> Plan:
-        """The settings of every tensor."""
-        ...
-
-    @property
-    def build(self) -> Callable[..., nn.Module] | None:
-        """The factory."""
-        ...
-
-
 Setup = Callable[[Any, nn.Module], torch.optim.Optimizer | list[torch.optim.Optimizer]]
 
 
-@dataclass(frozen=True)
 class TorchBench:
-    """See `scalewise.plan._run.Bench`.
+    """The networks of PyTorch of one measurement; see `scalewise.plan._adapter.Bench`.
 
     Args:
         batch: What `loss` is given.
@@ -60,22 +44,25 @@ class TorchBench:
         trained: What it trains the model with, at a learning rate.
     """
 
-    batch: Any
-    loss: Loss
-    setup: Setup | None
-    prepare: Callable[[Any, nn.Module], None]
-    trained: Callable[[Any, nn.Module, float], Any]
-    # The network that was looked at last: it need not be built twice.
-    _looked: dict[tuple[str, int, bool], Network] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    def __init__(
+        self,
+        batch: Any,
+        loss: Loss,
+        setup: Setup | None,
+        prepare: Callable[[Any, nn.Module], Any],
+        trained: Callable[[Any, nn.Module, float], Any],
+    ) -> None:
+        self.batch, self.loss, self.setup = batch, loss, setup
+        self.prepare, self.trained = prepare, trained
+        # The network that was looked at last: it need not be built twice.
+        self._looked: dict[tuple[str, int, bool], BuiltNetwork] = {}
 
     @property
     def searches(self) -> bool:
         """True if the learning rate is ours to choose."""
         return self.setup is None
 
-    def scene(self, plan: Built, seed: int, *, raised: bool = True) -> Scene:
+    def scene(self, plan: Adapter, seed: int, *, raised: bool = True) -> Scene:
         """One network as it is measured.
 
         Raises:
@@ -101,12 +88,12 @@ class TorchBench:
         whole = "the model" if readouts or _returns(plan.table) else "the loss"
         return Scene(names, readouts, places, zero, precision, raised, whole)
 
-    def network(self, plan: Built, scene: Scene, seed: int, lr: float) -> Watched:
+    def network(self, plan: Adapter, scene: Scene, seed: int, lr: float) -> WatchedModule:
         """A network, ready to train."""
         network = self._ready(plan, seed, lr, scene.raised)
-        return Watched(network, scene.places, scene.names, of_loss=scene.whole == "the loss")
+        return WatchedModule(network, scene.places, scene.names, of_loss=scene.whole == "the loss")
 
-    def everywhere(self, plan: Built, scene: Scene, seed: int) -> Scene:
+    def everywhere(self, plan: Adapter, scene: Scene, seed: int) -> Scene:
         """This scene with every module that is called, and no tensors."""
         network = self._ready(plan, seed, 0.0, scene.raised)
         with self._looking(plan, network, scene.raised):
@@ -116,31 +103,22 @@ class TorchBench:
         return replace(scene, names=(), places=Places({}, order, order, bare=bare))
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """The process's random numbers go on afterwards as if nothing had been drawn."""
-        with own_random_numbers():
-            yield
-
-    @contextmanager
-    def _looking(self, plan: Built, network: Network, raised: bool) -> Iterator[None]:
+    def _looking(self, plan: Adapter, network: BuiltNetwork, raised: bool) -> Iterator[None]:
         """A pass that leaves the network as it was, to be taken for the next that is asked for like it."""
         before = buffers_of(network.model)
         yield
         put_back(network.model, before)
         self._looked[_like(plan, network.seed, raised)] = network
 
-    def _ready(self, plan: Built, seed: int, lr: float, raised: bool) -> Network:
+    def _ready(self, plan: Adapter, seed: int, lr: float, raised: bool) -> BuiltNetwork:
         looked = self._looked.pop(_like(plan, seed, raised), None)
         self._looked.clear()
         if looked is None:
             return self._built(plan, seed, lr, raised)
         return looked if looked.trained is None else replace(looked, optimizer=looked.trained(lr))
 
-    def _built(self, plan: Built, seed: int, lr: float, raised: bool) -> Network:
-        seed_all(seed)
-        if plan.build is None:
-            raise PlanError("This plan was loaded without its factory: load(path, build=...).")
-        model = plan.build(**taken(plan.build, plan.table.target))
+    def _built(self, plan: Adapter, seed: int, lr: float, raised: bool) -> BuiltNetwork:
+        model = plan.drawn(seed)
         device = _device(self.batch)
         model = model if device is None else model.to(device)
         batch = self.batch
@@ -148,13 +126,13 @@ class TorchBench:
             model, batch = model.float(), _single(batch)
         if self.setup is not None:
             optimizer = _checked(self.setup(plan, model), plan.table)
-            return Network(model, optimizer, self.loss, batch, seed)
+            return BuiltNetwork(model, optimizer, self.loss, batch, seed)
         self.prepare(plan, model)
         trained = partial(self.trained, plan, model)
-        return Network(model, trained(lr), self.loss, batch, seed, trained)
+        return BuiltNetwork(model, trained(lr), self.loss, batch, seed, trained)
 
 
-def _like(plan: Built, seed: int, raised: bool) -> tuple[str, int, bool]:
+def _like(plan: Adapter, seed: int, raised: bool) -> tuple[str, int, bool]:
     return repr(sorted(plan.table.target.items())), seed, raised
 
 

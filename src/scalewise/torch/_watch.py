@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.signals._seen import Drawn, Joined, Seen
 from scalewise.torch._plainly import plainly
-from scalewise.torch._rows import Rows, drowned, looks_of, units_of
+from scalewise.torch._rows import PlaceRows, drowned, looks_of, units_of
 
 # Of the operations that are activations, what the theory calls them.
 ACTIVATIONS = {
@@ -83,7 +83,7 @@ class Watch(TorchDispatchMode):
     def __init__(self, model: nn.Module, keep: bool) -> None:
         super().__init__()
         self.stack: list[str] = [""]
-        self.rows = Rows(keep)
+        self.rows = PlaceRows(keep)
         self.random: list[str] = []
         self.shapes: list[str] = []
         self.branches: list[str] = []

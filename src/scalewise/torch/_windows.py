@@ -12,11 +12,11 @@ from scalewise.reading._entrywise import Operand, Plain
 from scalewise.reading._fields import Entries
 from scalewise.reading._linear import convolved
 from scalewise.reading._products import contracted
-from scalewise.reading._reader import Reader
+from scalewise.reading._reader import ModelReader
 from scalewise.reading._sums import pooled
 
 
-def convolution(read: Reader, own: Entries, weights: Entries, w: Tensor, args: Any) -> Operand:
+def convolution(read: ModelReader, own: Entries, weights: Entries, w: Tensor, args: Any) -> Operand:
     """A convolution, without its biases.
 
     Args:
@@ -43,7 +43,7 @@ def convolution(read: Reader, own: Entries, weights: Entries, w: Tensor, args: A
     return convolved(read, own, weights, stride=stride, pads=ends, dilation=dilation, groups=groups)
 
 
-def pool(read: Reader, name: str, x: Entries, given: list[Any]) -> Operand:
+def pool(read: ModelReader, name: str, x: Entries, given: list[Any]) -> Operand:
     """A pool of windows of one size, with what it is given beside its entries."""
     axes = int(name[name.index("pool") + 4])
     taps = given[0]
@@ -62,7 +62,7 @@ def pool(read: Reader, name: str, x: Entries, given: list[Any]) -> Operand:
     return pooled(read, x, taps, stride, [(p, p) for p in pads], how)
 
 
-def adaptive(read: Reader, x: Entries, shape: Sequence[int]) -> Operand:
+def adaptive(read: ModelReader, x: Entries, shape: Sequence[int]) -> Operand:
     """A pool to a number of places."""
     sizes = x.shape[-len(shape) :]
     if any(n % m for n, m in zip(sizes, shape, strict=True)):
@@ -73,7 +73,7 @@ def adaptive(read: Reader, x: Entries, shape: Sequence[int]) -> Operand:
     return pooled(read, x, taps, taps, [(0, 0)] * len(taps), "mean")
 
 
-def scattered(read: Reader, name: str, source: Entries, args: Any, kwargs: Any) -> Operand:
+def scattered(read: ModelReader, name: str, source: Entries, args: Any, kwargs: Any) -> Operand:
     """Sums of rows by a fixed index."""
     target, axis, index = args[:3]
     if name == "scatter_reduce" and args[4] not in ("sum", "mean"):

@@ -5,6 +5,3 @@ from scalewise.plan.audit._breaks import Break as Break
 from scalewise.plan.audit._limits import Limit as Limit
 from scalewise.plan.audit._limits import Waste as Waste
 from scalewise.plan.audit._powers import TensorPowers as TensorPowers
-from scalewise.plan.audit._script import NO_CLAIM as NO_CLAIM
-from scalewise.plan.audit._script import audit_of as audit_of
-from scalewise.plan.audit._script import called as called

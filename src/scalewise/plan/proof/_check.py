@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,25 +13,17 @@ from jaxtyping import Float
 
 from scalewise._extras import require
 from scalewise._readable import Rows, readable
-from scalewise.plan.proof._drift import Drift, drift_of
+from scalewise.plan.proof._drift import Drift, GridSize, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess, find_optimum, stable
 from scalewise.plan.proof._quality import Quality, quality_of
 from scalewise.plan.proof._standing import Standing, pm, standing_of
-from scalewise.plan.proof._verdict import Finding, Outcome, judge
+from scalewise.plan.proof._verdict import Outcome, TransferFinding, judge
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
 _NAMED = 3  # values at which runs diverged that a table names
-
-
-@dataclass(frozen=True)
-class GridSize:
-    """One size of the grid: its label, and where it stands on the axes that are judged."""
-
-    label: str
-    at: Mapping[str, float | int]
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ class TransferCheck:
     drifts: tuple[Drift, ...]
     costs: tuple[tuple[float, float], ...]
     tolerance: float
-    finding: Finding
+    finding: TransferFinding
     qualities: tuple[Quality, ...] = ()
     standing: Standing | None = None
 
@@ -131,7 +123,15 @@ class TransferCheck:
         require("matplotlib", for_="`TransferCheck.plot`", extra="report")
         from scalewise.plan.proof._picture import draw
 
-        return draw(self)
+        return draw(
+            self.hyperparameter,
+            self.values,
+            self.sizes,
+            self.losses,
+            optima=self.optima,
+            drifts=self.drifts,
+            headline=self.outcome,
+        )
 
     def _told(self) -> list[str | Rows]:
         head = (

@@ -3,12 +3,20 @@ r"""How far the optimum moves for every doubling of a size: a line through optim
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scalewise.plan.proof._optimum import Optimum, sure
+
+
+@dataclass(frozen=True)
+class GridSize:
+    """One size of the grid: its label, and where it stands on the axes that are judged."""
+
+    label: str
+    at: Mapping[str, float | int]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ Edge = str  # "left", "right" or ""
 @dataclass(frozen=True)
 @readable
 class Optimum:
-    r"""The minimum of one size.
+    r"""The best value of the hyperparameter at one size, where the loss has its minimum.
 
     Args:
         place: $\log_2$ of the value; NaN where at every value some run diverged.

@@ -1,66 +1,128 @@
-"""The user's own training on a grid of sizes, values and seeds: what `check_transfer` does in every framework."""
+"""`check_transfer`: does the optimum of a user's own training stay where it was tuned? In any framework."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from scalewise._checked import checked
 from scalewise.plan._axes import heads_of
 from scalewise.plan._errors import PlanError
+from scalewise.plan._verify import Verified, Widths
 from scalewise.plan.proof._baseline import baseline_of
-from scalewise.plan.proof._bench import Bench, Planned, seeds_of, trained, varied
-from scalewise.plan.proof._check import GridSize, TransferCheck, check_losses
+from scalewise.plan.proof._check import TransferCheck, check_losses
+from scalewise.plan.proof._drift import GridSize
+from scalewise.plan.proof._training import Seeds, Share, Train, Values, seeds_of, trained, varied
 
 
-def measured_transfer(
-    bench: Bench,
-    plan: Planned,
-    train: Callable[..., Any],
+@checked(error=PlanError)
+def check_transfer(
+    plan: Verified,
+    train: Train,
     *,
-    widths: Iterable[int],
-    depths: Iterable[int],
-    name: str,
-    values: Iterable[float | int],
-    seeds: int | Iterable[int],
-    tolerance: float,
+    widths: Widths = (),
+    depths: Widths = (),
+    rates: Values = None,
+    hyperparameter: str = "lr",
+    values: Values = None,
+    seeds: Seeds = 3,
+    tolerance: Share = 0.1,
+    store: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    progress: Any = None,
     baseline: Any = None,
-    **options: Any,
 ) -> TransferCheck:
-    """Train on the grid and judge the losses.
+    r"""Train at several sizes, rates and seeds, and say whether the best rate of the base is the best of all.
+
+    Every run is the user's own function, called as ``train(plan, model, seed=0, lr=3e-3)`` with the plan for that
+    size and a model of it, freshly drawn and initialised as planned; it does what a training script does, and
+    returns the loss::
+
+        def train(plan, model, seed, lr):
+            optimizer = torch.optim.AdamW(plan.param_groups(model, lr=lr), betas=(0.9, 0.95))
+            ...
+            return validation_loss
+
+    In JAX the model is ``plan.init`` of what the factory draws by the seed, the factory must take a seed, and the
+    optimiser is ``plan.optax(optax.adamw(lr))``. Whatever a run of PyTorch draws comes from random
+    numbers that start from the seed, with one thread. The same seeds train at
+    every rate, so that what a seed does to all of them cancels in the place of the minimum. The optimum of a size
+    is that of a parabola through the mean losses within an octave of the lowest one; its error comes from leaving
+    one seed out at a time. Its drift is the slope of a line through the optima, with the error that seeds give,
+    or that the scatter about the line gives, if that is larger.
 
     Args:
-        bench: Builds networks.
-        plan: Any plan with its factory; its own target does not matter.
-        train: The user's.
-        widths: At least two, or none where depths are given.
-        depths: The same of depths.
-        name: Of the hyperparameter.
-        values: Of the base.
-        seeds: How many, or which.
-        tolerance: Octaves per octave that count as staying.
-        baseline: As `baseline_of` takes it.
-        options: Of `sweep`: store, client, progress.
+        plan: With its factory; only its base and what it was told matter, not its target.
+        train: The training, as above. A list of losses at equal distances is taken for a curve, whose last tenth is
+            averaged; ``[loss at half of the steps, loss at all]`` is one. A loss that is not finite is that of a
+            run that diverged: no number stands for it, and its value of the hyperparameter has no mean.
+        widths: At least two, in units of the factory, at the smallest of `depths` or the base's depth.
+        depths: The same of depths, at the smallest of `widths` or the base's width.
+        rates: Learning rates of the base, at least three; powers of 2 are a good choice.
+        hyperparameter: Another argument of `train` in place of the learning rate, as ``"weight_decay"``; or a
+            constant of the base, as ``"hidden.std"``, which the plan then has.
+        values: Its values, in place of `rates`.
+        seeds: How many networks at each size and rate, or which; one gives no error, three are a beginning.
+        tolerance: Octaves of the optimum for each octave of a size that count as staying.
+        store: As in `scalewise.sweep`: what is finished is kept there, and the same call goes on behind it.
+        client: As in `scalewise.sweep`: where the runs are computed.
+        progress: As in `scalewise.sweep`.
+        baseline: The loss of a predictor that has learnt nothing, in the units of `train`: a number, or the
+            targets, of which it is made (integers of one axis are labels, of two tokens of sequences, in nats;
+            other numbers are held against their mean). A base that is not below it by three percent has not learnt.
+
+    Returns:
+        The verdict in one sentence, the optimum of every size with its standard error in octaves, the drifts,
+        what the transferred rate costs beside the retuned one, a table and a picture.
+
+    Raises:
+        PlanError: If sizes or values are too few, the factory of JAX takes no seed, or `train` does not return a
+            loss.
+        SweepError: If a run raised; the others are finished first.
+
+    Example:
+        >>> import torch, scalewise as sw
+        >>> def build(width):
+        ...     return torch.nn.Sequential(
+        ...         torch.nn.Linear(4, width), torch.nn.ReLU(), torch.nn.Linear(width, 1))
+        >>> def train(plan, model, seed, lr):
+        ...     optimizer = torch.optim.SGD(plan.param_groups(model, lr=lr))
+        ...     x = torch.randn(16, 4)
+        ...     for _ in range(4):
+        ...         optimizer.zero_grad()
+        ...         loss = (model(x)[:, 0] - x[:, 0]).square().mean()
+        ...         loss.backward()
+        ...         optimizer.step()
+        ...     return loss.item()
+        >>> plan = sw.torch.plan(build, base={"width": 8}, target={"width": 32},
+        ...     strategy=sw.scaling.mup(), optimizer="sgd")
+        >>> found = sw.torch.check_transfer(plan, train, widths=[8, 16], rates=[0.001, 0.002, 0.004], seeds=2)
+        >>> print(found.verdict.partition(":")[0])
+        The grid of lr does not bracket the optimum
     """
     from scalewise.sweeps import sweep  # here, because its imports take longer than a plan
     from scalewise.sweeps.spi import fingerprint
 
-    grid, numbers, held = _values(name, values), seeds_of(seeds), baseline_of(baseline)
+    name, given = _asked(rates, hyperparameter, values)
+    grid, numbers, held = _values(name, given), seeds_of(seeds), baseline_of(baseline)
     sizes = _sizes(plan, widths, depths)
-    factory = fingerprint(bench.factory(plan))
+    factory = fingerprint(plan._factory())
     plans = {size.label: plan.at(**{**size.at, **heads_of(plan.table, size.at)}) for size in sizes}
-    cell = partial(_cell, bench=bench, train=train, name=name, factory=factory)
-    found = sweep(cell, {"size": plans, "value": grid, "seed": numbers}, **options)
+    cell = partial(_cell, train=train, name=name, factory=factory)
+    axes = {"size": plans, "value": grid, "seed": numbers}
+    found = sweep(cell, axes, store=store, client=client, progress=progress)
     losses, halves = (np.asarray(one.values, float) for one in (found.loss, found.half))
     return check_losses(
         name, grid, sizes, losses, tolerance=tolerance, halves=halves, baseline=held
     )
 
 
-def asked(
+def _asked(
     rates: Iterable[float | int] | None, hyperparameter: str, values: Iterable[float | int] | None
 ) -> tuple[str, list[float | int]]:
     """Name of the hyperparameter that is varied, and its values.
@@ -83,14 +145,12 @@ def asked(
     return hyperparameter, list(given)
 
 
-def _cell(
-    size: Any, value: float, seed: int, *, bench: Bench, train: Any, name: str, factory: str
-) -> Any:
+def _cell(size: Any, value: float, seed: int, *, train: Any, name: str, factory: str) -> Any:
     import xarray as xr
 
     del factory  # tells stores apart
     plan, settings = varied(size, {name: value})
-    loss, half = trained(bench, plan, train, seed, settings)
+    loss, half = trained(plan, train, seed, settings)
     return xr.Dataset({"loss": loss, "half": half})
 
 
@@ -110,7 +170,7 @@ def _values(name: str, given: Iterable[float | int]) -> list[float]:
     return values
 
 
-def _sizes(plan: Planned, widths: Iterable[int], depths: Iterable[int]) -> list[GridSize]:
+def _sizes(plan: Verified, widths: Iterable[int], depths: Iterable[int]) -> list[GridSize]:
     """The sizes of a grid, the smallest first; each axis varies at the smallest of the other, or at the base's.
 
     Raises:

@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class TransferFinding:
     """An outcome and the sentence that tells it."""
 
     outcome: Outcome
@@ -42,7 +42,7 @@ def judge(
     cost: tuple[str, float, float],
     tolerance: float,
     standing: Standing | None = None,
-) -> Finding:
+) -> TransferFinding:
     """Judge a grid.
 
     Args:
@@ -57,36 +57,36 @@ def judge(
     """
     sizes = list(zip(labels, optima, strict=True))
     if any(o.lost for _, o in sizes):
-        return Finding(Outcome.DIVERGED, _diverged(name, sizes, x))
+        return TransferFinding(Outcome.DIVERGED, _diverged(name, sizes, x))
     if standing is not None and standing.learnt is False:
-        return Finding(Outcome.NOT_LEARNT, standing.sentence)
+        return TransferFinding(Outcome.NOT_LEARNT, standing.sentence)
     outside = [(label, o) for label, o in sizes if o.edge]
     if outside:
-        return Finding(Outcome.NOT_BRACKETED, _outside(name, outside, x))
+        return TransferFinding(Outcome.NOT_BRACKETED, _outside(name, outside, x))
     seeds = len(optima[0].omitted)
     told = " and ".join(_told(d) for d in drifts)
     if seeds < 2:
-        return Finding(
+        return TransferFinding(
             Outcome.TOO_POOR,
             f"One seed has no error: the optimum of {name} moves by {told}; take seeds=3 to know how surely.",
         )
     moving = [d for d in drifts if abs(d.slope) - d.error > tolerance]
     if moving:
-        return Finding(
+        return TransferFinding(
             Outcome.DRIFTS,
             f"{name} drifts: its optimum moves by {told}; {_costs(cost)}.",
         )
     guessed = [label for label, o in sizes if o.guessed]
     if guessed:
-        return Finding(
+        return TransferFinding(
             Outcome.TOO_POOR,
             f"The optimum of {name} at {', '.join(guessed)} is next to values at which runs diverged, and how near "
             "it is to them they do not tell: take values in smaller steps there, below those that diverge.",
         )
     unsure = [d for d in drifts if abs(d.slope) + d.error > tolerance]
     if unsure:
-        return Finding(Outcome.TOO_POOR, _poor(name, told, unsure, seeds, tolerance))
-    return Finding(
+        return TransferFinding(Outcome.TOO_POOR, _poor(name, told, unsure, seeds, tolerance))
+    return TransferFinding(
         Outcome.TRANSFERS, f"{name} transfers: its optimum moves by {told}; {_costs(cost)}."
     )
 

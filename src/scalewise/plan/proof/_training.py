@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 from scalewise._checked import Must
 from scalewise._words import shown
+from scalewise.plan._adapter import Adapter
 from scalewise.plan._constants import SETTINGS, combined
 from scalewise.plan._errors import PlanError
-from scalewise.plan._table import Plan
 
 Train = Annotated[
     Callable[..., Any],
@@ -28,55 +27,13 @@ Share = Annotated[float | int, Must("a number above 0 and at most 0.5", lambda t
 _TAIL = 10  # the loss of a curve is the mean over this part of it
 
 
-@runtime_checkable
-class Planned(Protocol):
-    """A plan of some framework, with its factory."""
-
-    @property
-    def table(self) -> Plan:
-        """The settings of every tensor."""
-        ...
-
-    def at(self, **sizes: Any) -> Any:
-        """This plan with another target."""
-        ...
-
-    def with_constants(self, constants: Any) -> Any:
-        """This plan with other constants of the base."""
-        ...
-
-
-@runtime_checkable
-class Bench(Protocol):
-    """Work of an adapter in one training."""
-
-    def model(self, plan: Any, seed: int) -> Any:
-        """A network of the plan's target, drawn by a seed and initialised as planned."""
-        ...
-
-    def factory(self, plan: Any) -> Any:
-        """Function that builds the model.
-
-        Raises:
-            PlanError: If the plan was loaded without.
-        """
-        ...
-
-    def theory(self, plan: Any) -> Any:
-        """This plan drawn by the theory, without other constants; ``None`` where the model is not read."""
-        ...
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """The process's random numbers start the same inside and go on afterwards as if nothing had been drawn."""
-        ...
-
-
 def trained(
-    bench: Bench, plan: Planned, train: Callable[..., Any], seed: int, settings: Mapping[str, Any]
+    plan: Adapter, train: Callable[..., Any], seed: int, settings: Mapping[str, Any]
 ) -> tuple[float, float]:
     """The loss of one network that the user's own function has trained, at the end and at half of its steps."""
-    with bench.undisturbed():
-        return ends_of(train(plan, bench.model(plan, seed), seed=seed, **settings))
+    with plan._undisturbed():
+        model = plan._prepared(plan.drawn(seed))
+        return ends_of(train(plan, model, seed=seed, **settings))
 
 
 def ends_of(found: Any) -> tuple[float, float]:
