@@ -234,8 +234,7 @@ def other_networks() -> dict[str, tuple[sw.Network, int, tuple[int, ...]]]:
     }
 
 
-@pytest.mark.thorough("test_stated_errors_hold_beside_another_quadrature")
-@pytest.mark.parametrize("name", ["stream", "pooled", "stacked"])
+@pytest.mark.parametrize("name", ["stream", *thorough("pooled", "stacked")])
 def test_stated_errors_of_other_networks_hold_beside_another_quadrature(name: str) -> None:
     """Positions, activations that differ, and neurons that remember themselves."""
     net, count, shape = other_networks()[name]
