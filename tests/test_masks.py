@@ -148,8 +148,12 @@ def test_order_1_over_n_of_a_sample_alone(name: str) -> None:
         assert difference < 5 * error < 0.05 * float(alone[kind][-1].max())
 
 
+# Daily those that between them have windows, ends that meet, a resize, places of their own, maxima and norms.
+BOTH = ["of one size", "maxima of rings"]
+
+
 @pytest.mark.parametrize(
-    "name", few([name for name in EXACT | DRAWN if name != "branches"], every=12)
+    "name", [*BOTH, *thorough(*(n for n in EXACT | DRAWN if n not in (*BOTH, "branches")))]
 )
 def test_one_network_does_to_a_sample_what_it_does_to_it_alone(name: str) -> None:
     """The same weights; its NTK by JAX and by NumPy."""

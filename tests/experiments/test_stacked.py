@@ -76,8 +76,8 @@ def by_pytorch(one: Cell, rate: float, seed: int) -> tuple[float, list[float]]:
         # Moments whose decay rates differ between tensors, steps that shrink nothing, and rates of their own.
         cell("adamw", arm={"policy": "completed"}, steps=20, batch=8),
         *thorough(cell("adamw", arm={"powers": (("letters.*", "lr", 1.0),)}, weight_decay=0.0)),
-        cell("muon"),
-        *thorough(cell("muon", arm={"rules": "standard", "based": False, "adjust": "original"})),
+        *thorough(cell("muon")),
+        cell("muon", arm={"rules": "standard", "based": False, "adjust": "original"}),
     ],
     ids=["adamw", "policy", "powers", "muon", "plain muon"],
 )
