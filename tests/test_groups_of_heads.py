@@ -46,7 +46,7 @@ def test_theory_and_ensembles_agree_at_two_widths(name: str) -> None:
 def test_heads_of_a_group_are_copies_of_its_value_at_one_position() -> None:
     """By hand: of n channels n/g are different, so that their mean square fluctuates g times as much."""
     x = X[:1, :1]
-    for group in (1, 2, 4):
+    for group in (1, 4):
         layers = sw.Attention(size=2, group=group), sw.Flatten(), sw.Dense(1)
         net = sw.Network(*layers, input_shape=(1, 2), width=64, **RATES)
         K = 0.1 + 1.3 * (x[0, 0] @ x[0, 0]) / 2

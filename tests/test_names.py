@@ -6,6 +6,7 @@ reports whoever compares it with one. Then the sources are read for such compari
 
 import ast
 import dataclasses
+from functools import cache
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -28,7 +29,11 @@ from scalewise.limits import shallow
 ROOT = Path(sw.__file__).parent
 SOME = ("tanh", "linear")
 X = np.array([[1.0, 0.5], [0.25, -1.0]])
-MINE = sw.activation(lambda z: 2 * jnp.tanh(z), name="mine")
+
+
+@cache
+def mine() -> sw.Activation:
+    return sw.activation(lambda z: 2 * jnp.tanh(z), name="mine")
 
 
 class Spy(str):
@@ -129,13 +134,13 @@ def numbers(found) -> np.ndarray:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_name_decides_nothing(verb, names) -> None:
     ask = VERBS[verb]
-    expected = numbers(ask(MINE))
+    expected = numbers(ask(mine()))
     assert np.isfinite(expected).all()
     assert not np.allclose(expected, numbers(ask(sw.activation("tanh"))))
     wrong = [
         name
         for name in names
-        if not np.array_equal(numbers(ask(dataclasses.replace(MINE, name=Spy(name)))), expected)
+        if not np.array_equal(numbers(ask(dataclasses.replace(mine(), name=Spy(name)))), expected)
     ]
     assert wrong == []
 
@@ -158,7 +163,7 @@ def test_the_exact_backend_reads_the_polynomial_off_the_values() -> None:
             limits.run(
                 lambda space, name=name: {
                     "m": space.mean(
-                        space.apply(dataclasses.replace(MINE, name=name), space.vector())
+                        space.apply(dataclasses.replace(mine(), name=name), space.vector())
                     )
                 },
                 limits.Exact(),

@@ -61,10 +61,11 @@ def test_differentials_of_the_ntk_at_a_width(name: str, width: int) -> None:
 
 
 @pytest.mark.covers("B13")
-def test_leading_coefficients_over_widths() -> None:
+@pytest.mark.parametrize("more", [[], *thorough(DNTK)], ids=["ntk", "dntk"])
+def test_leading_coefficients_over_widths(more: list[str]) -> None:
     net = network("tanh", 24)
     # Those of the ddNTK over widths are in tests/nets/test_deeper_layers.py, against numbers.
-    names = [*NTK, *DNTK, "ntk_nlo"]
+    names = [*NTK, *more, "ntk_nlo"]
     x = X[:2]
     theory = sw.predict(net, x, observables=names)
     ensemble = sw.measure(

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="decoders are networks of PyTorch")
 
+from grids import thorough  # noqa: E402
 from scalewise.experiments._arms import Arm, Cell, Common  # noqa: E402
 from scalewise.experiments._corpus import corpus  # noqa: E402
 from scalewise.experiments._decoder import (  # noqa: E402
@@ -74,8 +75,8 @@ def by_pytorch(one: Cell, rate: float, seed: int) -> tuple[float, list[float]]:
         cell("adamw"),
         # Moments whose decay rates differ between tensors, steps that shrink nothing, and rates of their own.
         cell("adamw", arm={"policy": "completed"}, steps=20, batch=8),
-        cell("adamw", arm={"powers": (("letters.*", "lr", 1.0),)}, weight_decay=0.0),
-        cell("muon"),
+        *thorough(cell("adamw", arm={"powers": (("letters.*", "lr", 1.0),)}, weight_decay=0.0)),
+        *thorough(cell("muon")),
         cell("muon", arm={"rules": "standard", "based": False, "adjust": "original"}),
     ],
     ids=["adamw", "policy", "powers", "muon", "plain muon"],

@@ -4,6 +4,8 @@ By Price's theorem they are derivatives of lower ones with respect to the kernel
 up to the derivatives of single-input expectations, which know nothing of pairs.
 """
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,14 +19,17 @@ from scalewise.gaussian._kinks import LegAtKink
 from scalewise.theory._tables._line_moments import line_moments, moment_names
 
 ORDERS = [(5, 1), (1, 5), (4, 2), (2, 4), (3, 3)]
-ACTIVATIONS = {
-    "hard tanh": hard_tanh(),
-    "bent": bent(),
-    "off 0": sw.activation(
-        lambda z: jnp.where(z > 0.3, jnp.sin(z), 2 * z - 0.6 + jnp.sin(0.3)), kinks=(0.3,)
-    ),
-}
 
+
+@cache
+def off_0() -> sw.Activation:
+    def function(z):
+        return jnp.where(z > 0.3, jnp.sin(z), 2 * z - 0.6 + jnp.sin(0.3))
+
+    return sw.activation(function, kinks=(0.3,))
+
+
+MADE = {"hard tanh": hard_tanh, "bent": bent, "off 0": off_0}
 
 POINT = np.array([1.1, 0.7, 0.4])
 
@@ -38,7 +43,7 @@ def slopes(sigma: sw.Activation, orders: list[tuple[int, int]]) -> dict[tuple, n
 
 @pytest.mark.parametrize("name", ["hard tanh", "bent", *thorough("off 0")])
 def test_they_are_derivatives_of_lower_ones(name: str) -> None:
-    sigma = ACTIVATIONS[name]
+    sigma = MADE[name]()
     high = high_moments(sigma, *POINT[:, None], ORDERS)
     slope = slopes(sigma, [(3, 1), (1, 3), (2, 2)])
     want = {
@@ -56,7 +61,7 @@ def test_they_are_derivatives_of_lower_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hard tanh", "bent", *thorough("off 0")])
 def test_at_coincidence_they_add_up_to_a_derivative_of_one_variance(name: str) -> None:
-    sigma, K = ACTIVATIONS[name], np.array([0.2, 1.3, 30.0])
+    sigma, K = MADE[name](), np.array([0.2, 1.3, 30.0])
     M = high_moments(sigma, K, K, K, ORDERS)
     total = 0.25 * (M[5, 1].value + M[1, 5].value) + 1.5 * M[3, 3].value
     total = total + M[4, 2].value + M[2, 4].value
@@ -67,7 +72,7 @@ def test_at_coincidence_they_add_up_to_a_derivative_of_one_variance(name: str) -
 def test_at_a_point_a_slope_is_the_mean_of_both_sides() -> None:
     """Where the law of the other leg is a point at a kink: one-sided derivatives, known in closed form."""
     pair = PairGeometry.of(np.array([0.7]), np.array([0.7]), np.array([0.7]))
-    leg = LegAtKink(ACTIVATIONS["off 0"], (), pair, 0.3)
+    leg = LegAtKink(off_0(), (), pair, 0.3)
     for k, want in ((1, 0.5 * (np.cos(0.3) + 5.0)), (2, 0.5 * (6.0 - np.sin(0.3)))):
         found, error = leg.weighted(lambda z: np.where(z > 0.3, np.sin(z), 3 * z**2 + 3.2 * z), k)
         assert found[0] == pytest.approx(want, rel=1e-5)

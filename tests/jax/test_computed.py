@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 
 import scalewise as sw
-from grids import thorough
+from grids import few, thorough
 from jax_models import quick_draws
 from scalewise.jax import JaxPlan
 from scalewise.plan import PlanError
@@ -68,7 +68,7 @@ def entropy(model: Any, batch: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
 
 
-@pytest.mark.parametrize("kind", LENGTHS)
+@pytest.mark.parametrize("kind", few(LENGTHS, every=3))
 def test_computed_weights_start_as_plain_ones_are_planned(kind: str) -> None:
     plan, plain = planned(LENGTHS[kind]), planned(lambda layer: layer)
     model = plan.init(Net(4 * BASE, LENGTHS[kind]))
@@ -97,6 +97,7 @@ def test_directions_and_lengths_move_as_planned(kind: str, optimizer: str) -> No
     assert (check.ok, str(check.verdict)) == (True, "feature learning, stable"), str(check)
 
 
+@pytest.mark.thorough("tests/jax/test_verify.py::test_one_wrong_setting_is_named")
 def test_a_wrong_rate_of_a_computed_readout_is_named() -> None:
     def setup(plan: Any, model: Any) -> Any:
         model = plan.init(model)

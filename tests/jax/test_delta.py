@@ -140,6 +140,11 @@ def test_keys_of_unit_length_need_no_factor_in_heads_that_grow() -> None:
     """Their length is kept through a state that begins at zero and is written to step by step."""
     plan = planned("delta", grows=True)
     assert {m.factor for m in plan.multipliers} <= {1.0}
+
+
+@pytest.mark.thorough("test_they_are_planned_as_they_are_and_train_at_the_rate_of_their_base")
+def test_heads_that_grow_on_keys_of_unit_length_are_stable() -> None:
+    plan = planned("delta", grows=True)
     check = plan.verify(IDS, loss("delta"), widths=[32, 64, 128], seeds=2, progress=False)
     assert (check.ok, check.verdict.stable) == (True, True), str(check)
 

@@ -12,6 +12,7 @@ import optax
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.plan import PlanError
 
 BASE, TARGET = {"width": 8}, {"width": 32}
@@ -95,7 +96,7 @@ def test_partition_trains_as_the_wrapped_optimiser() -> None:
     assert same(found, moved(optax.partition(rates, labels)))
 
 
-@pytest.mark.parametrize(("adjust", "rms"), [("optax", None), ("consistent_rms", 0.2)])
+@pytest.mark.parametrize(("adjust", "rms"), [("optax", None), *thorough(("consistent_rms", 0.2))])
 def test_muon_of_optax_takes_what_the_plan_gives_it(adjust: str, rms: float | None) -> None:
     plan = planned("muon", adjust)
     options = {"eps": 1e-20, "weight_decay": 0.1, "consistent_rms": rms}

@@ -112,6 +112,7 @@ def test_a_product_of_another_scale_is_named(name: str, power: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["factors", *thorough("towers", "metric")])
+@pytest.mark.thorough("test_a_product_of_another_scale_is_named")
 def test_a_wrong_rate_below_a_product_is_named(name: str) -> None:
     wrong = CASES[name][-1]
 

@@ -65,7 +65,7 @@ def explicit(f: Any, params: Any, rates: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.covers("B69")
-@pytest.mark.parametrize("name", ["deep", "one output", *thorough("perceptron", "mixing")])
+@pytest.mark.parametrize("name", ["deep", *thorough("one output", "perceptron", "mixing")])
 def test_the_ntk_is_that_of_the_explicit_jacobian_within_any_budget(name: str) -> None:
     f, params = MODELS[name]
     rates: dict[str, Any] = dict.fromkeys(params, 0.3)

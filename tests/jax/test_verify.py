@@ -226,6 +226,7 @@ def test_one_wrong_setting_is_named(name: str, mistake: dict[str, float], cause:
     assert not c.ok
 
 
+@pytest.mark.thorough("test_one_wrong_setting_is_named")
 def test_planted_mistakes_are_named() -> None:
     wrong, of_wrong = attending(masked, "sgd", multiplied=["attention"])
     cases: list[tuple[Check, Cause, str, float]] = [
@@ -246,6 +247,9 @@ def test_planted_mistakes_are_named() -> None:
     assert not problems, "\n\n".join(problems)
 
 
+@pytest.mark.thorough(
+    "tests/torch/test_depth.py::test_a_residual_multiplier_that_is_not_applied_is_named"
+)
 def test_a_residual_multiplier_that_is_not_applied_is_named() -> None:
     def build(width: int, depth: int, seed: int = 0) -> Any:
         draw = np.random.default_rng(seed).standard_normal

@@ -58,8 +58,7 @@ def test_four_devices_find_what_one_finds(folder: Path) -> None:
     with np.load(folder / "found.npz") as four:
         assert set(four.files) == set(one)
         different = [name for name in one if not np.array_equal(one[name], four[name])]
-        steps = ("float32/dntk_P", "resumed/dntk_P", "differentials/z_dntk")
-        rounding = {n for n in one if n.startswith(steps)}
+        rounding = {n for n in one if n.startswith("differentials/z_dntk")}
         for name in rounding:
             largest = float(np.abs(one[name]).max())
             np.testing.assert_allclose(four[name], one[name], rtol=0, atol=2e-7 * largest)
@@ -80,7 +79,7 @@ def test_every_device_has_an_equal_part_within_the_memory(folder: Path) -> None:
     assert not faults
     modules = {batch["module"].rsplit("_", 1)[1] for batch in seen["several"]}
     assert modules == {"sampler", "families"}
-    assert len(sizes) > 2
+    assert len(sizes) > 1
     assert {tuple(batch["networks"]) for batch in seen["second"]} == {("1",)}
 
 
@@ -97,7 +96,7 @@ def test_no_product_takes_a_short_cut(folder: Path) -> None:
     # A processor knows none; what an accelerator may do, a program says itself.
     programs = [p.read_text() for p in (folder / "compiled").glob("*before_optimizations.txt")]
     products = [line for text in programs for line in text.splitlines() if " dot(" in line]
-    assert len(products) > 100
+    assert len(products) > 50
     assert not [line for line in products if "operand_precision={highest,highest}" not in line]
 
 

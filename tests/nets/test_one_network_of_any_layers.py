@@ -113,12 +113,18 @@ def test_differentials_are_their_definitions(name: str) -> None:
 
 
 @pytest.mark.covers("C2", "C3", "C4", "C5")
-@pytest.mark.parametrize("name", ["convolutions", *thorough("attention", "tied")])
-def test_neurons_of_layers_are_channels_at_positions(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("convolutions", (2,)),
+        *thorough(("convolutions", (1,)), ("attention", (1, 2)), ("tied", (1, 2))),
+    ],
+)
+def test_neurons_of_layers_are_channels_at_positions(name: str, layers: tuple[int, ...]) -> None:
     net, x = network(name)
     found = layer_tensors(net, init_weights(net, 3, dtype="float64"), x)
     assert len(found) == net.depth
-    for layer in (1, 2):
+    for layer in layers:
         exact, legs = defined(name, layer), (2, 3, 4, 4)
         tensors = [
             getattr(found[layer - 1], key) for key in ("ntk", "dntk", "dd_first", "dd_second")

@@ -30,7 +30,7 @@ def network(sigma: str, name: str, width: int = 6) -> sw.Network:
     return sw.Network(*every(sigma)[name], input_shape=(6, 2), width=width, **RATES)
 
 
-@pytest.mark.parametrize("name", few(every("tanh"), every=6))
+@pytest.mark.parametrize("name", few(every("tanh"), every=12))
 def test_one_network_is_that_of_an_explicit_forward_pass(name: str) -> None:
     """Its metric and NTK, averaged over many last weights, which are drawn here one by one."""
     net = network("tanh", name)
@@ -89,7 +89,7 @@ CASES = [(s, n) for s in ("tanh", "relu", "gelu") for n in every(s)]
 WIDE = [("gelu", "heads that grow"), ("gelu", "shared numbers"), ("relu", "shared numbers")]
 
 
-@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=34))
+@pytest.mark.parametrize(("sigma", "name"), few(CASES, every=50))
 def test_theory_and_ensembles_agree_at_two_widths(sigma: str, name: str) -> None:
     net, x = network(sigma, name), np.random.default_rng(8).normal(size=(3, 6, 2))
     networks, widths = (1500, (128, 256)) if (sigma, name) in WIDE else (600, (64, 128))

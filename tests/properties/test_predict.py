@@ -229,8 +229,8 @@ CASES = {
 @pytest.mark.parametrize(
     "activations",
     [
-        ("tanh", "gelu", "relu", "perceptron"),
-        *thorough((("linear", "sin", "softplus", "hard_tanh"),)),
+        ("tanh", "perceptron"),
+        *thorough((("linear", "sin", "softplus", "hard_tanh", "gelu", "relu"),)),
     ],
     ids=["some", "more"],
 )

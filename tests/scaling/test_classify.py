@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grids import each
+from grids import each, thorough
 from scalewise.scaling import (
     ABC,
     Regime,
@@ -234,7 +234,7 @@ def grid(depth: int) -> list[Strategy]:
 
 
 @pytest.mark.covers("E2")
-@each("depth", [2, 3])
+@pytest.mark.parametrize("depth", [2, *thorough(3)])
 def test_maximal_updates_are_unique(depth: int) -> None:
     """E.5: everything maximal is mup. M.3: uniform, both readouts maximal, a first GP: it is ntk."""
     found = [classify(strategy) for strategy in grid(depth)]

@@ -26,7 +26,7 @@ CASES = [(s, n, p) for s in SIGMAS for n in compositions(s) for p in SHAPES]
 CASES += [(s, n, "line") for s in SIGMAS for n in tied_compositions(s)]
 
 
-@pytest.mark.parametrize(("sigma", "name", "shape"), few(CASES, every=5))
+@pytest.mark.parametrize(("sigma", "name", "shape"), few(CASES, every=10))
 def test_outputs_are_those_of_site_matrices(sigma: str, name: str, shape: str) -> None:
     net = network(sigma, name, shape)
     x = RNG.normal(size=(3, *net.input_shape))

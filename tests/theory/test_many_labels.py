@@ -97,11 +97,18 @@ NETWORKS: dict[str, tuple[Network, np.ndarray]] = {
     "name",
     [
         "kinked",
-        "strides",
         "images",
-        "few features",
         "short stream",
-        *thorough("fully connected", "bent", "pool first", "graph", "stream", "bent stream"),
+        *thorough(
+            "strides",
+            "few features",
+            "fully connected",
+            "bent",
+            "pool first",
+            "graph",
+            "stream",
+            "bent stream",
+        ),
     ],
 )
 def test_read_outs_carried_back_have_the_tensors_of_whole_arrays(name: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import scalewise as sw
+from grids import thorough
 from scalewise.networks._by_jax import forward, precision, whole_ntk
 from scalewise.networks._forward import fixed_fields
 from scalewise.networks._nodes import Draw
@@ -98,7 +99,7 @@ NODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", ["softmax", *thorough("causal, an activation")])
 def test_tangents_of_heads_are_those_of_autodiff(name: str) -> None:
     """By tangents along the columns of a root of their covariance, one after the other."""
     net = sw.Network(

@@ -6,17 +6,17 @@ Gaussian weights W times f(z), z = W sigma, are derivatives of expectations of f
 over the first layer, with control variates whose means are known.
 """
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import scalewise as sw
+from kinked import skewed
 from networks import net
 from scalewise.gaussian import single_moment
 from scalewise.theory.single import single_input_flow
 
-HARD_TANH = sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="hard_tanh")
-WAVY = sw.activation(lambda z: jnp.tanh(z) + jnp.sin(z) ** 2 / 2, name="wavy")
+HARD_TANH = sw.activation("hardtanh")
+WAVY = skewed()
 HYPER = {
     "C_b": (0.1, 0.05, 0.2),
     "C_W": (1.1, 1.4, 1.2),

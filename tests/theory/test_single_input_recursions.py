@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import scalewise as sw
 from grids import thorough
+from kinked import skewed
 from networks import net
 from scalewise.gaussian import single_moment
 from scalewise.theory._tables._scan import scan
@@ -22,8 +23,8 @@ from scalewise.theory.single import (
     single_input_vertex,
 )
 
-WAVY = sw.activation(lambda z: jnp.tanh(z) + jnp.sin(z) ** 2 / 2, name="wavy")
-HARD_TANH = sw.activation(lambda z: jnp.clip(z, -1, 1), kinks=(-1.0, 1.0), name="hard_tanh")
+WAVY = skewed()
+HARD_TANH = sw.activation("hardtanh")
 LAYERS = {
     "width": (40, 80, 20, 60),
     "C_b": (0.1, 0.0, 0.2, 0.05, 0.3),

@@ -85,8 +85,7 @@ def test_shared_numbers_of_a_linear_network_have_a_closed_form() -> None:
     within(found, "ntk", 0.4 + 0.9 * 9 * K + 1.3 * 9 * Theta)
 
 
-@pytest.mark.parametrize("places", [8, 40])
-def test_stated_errors_are_those_of_other_draws(places: int, monkeypatch) -> None:
+def test_stated_errors_are_those_of_other_draws(monkeypatch) -> None:
     from scalewise.theory.flow import _units
 
     layers = (sw.Conv(3), "relu", sw.MaxPool(2), sw.Conv(3), "tanh", sw.Skip(sw.Dense()), "tanh")

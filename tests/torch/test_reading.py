@@ -103,7 +103,7 @@ def test_gains_count_if_asked() -> None:
             return self.o(torch.tanh(self.b(self.norm(self.a(x)))))
 
     torch.manual_seed(2)
-    width, networks = 64, 200
+    width, networks = 64, 100
     nets = [sw.torch.network(Normed, POINTS, width=width, gains=gains) for gains in (False, True)]
     want = [sw.predict(net, POINTS.double().numpy()).ntk.values[-1] for net in nets]
     drawn = []
@@ -121,7 +121,7 @@ def test_gains_count_if_asked() -> None:
     assert (
         np.abs(gain.mean(axis=0) - (want[1] - want[0])) < 4 * error + 0.05 * gain.mean(axis=0).max()
     ).all()
-    assert gain.mean(axis=0).max() > 20 * error.max()
+    assert gain.mean(axis=0).max() > 15 * error.max()
     assert "`norm.weight`, `norm.bias` begin as one number" in nets[0].notes[0]
     assert not any("one number" in note for note in nets[1].notes)
 

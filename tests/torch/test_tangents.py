@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from grids import few
 from refusals import unlike
 from scalewise.torch import _tangent_ways as ways
 from scalewise.torch import curvature, tangents
@@ -144,7 +145,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, set[str]]]:
 
 
 @pytest.mark.covers("B69")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few(MODELS, every=3))
 def test_the_ntk_is_that_of_explicit_jacobians_within_any_budget(
     name: str, taken: list[tuple[str, set[str]]]
 ) -> None:

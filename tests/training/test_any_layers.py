@@ -13,7 +13,7 @@ from architectures import (
     outputs_by_matrices,
     tied_compositions,
 )
-from grids import few
+from grids import few, thorough
 from scalewise.nets._networks import precision
 from scalewise.nets._packed import Packed
 from scalewise.networks._nodes import Drop
@@ -73,7 +73,9 @@ def test_what_is_drawn_has_the_variances_of_its_layer() -> None:
     assert abs(spread.mean() - 1) < 0.01
 
 
-@pytest.mark.parametrize("algorithm", [GradientDescent(0.05, steps=8), LastLayer(), Bayes(1.0)])
+@pytest.mark.parametrize(
+    "algorithm", [GradientDescent(0.05, steps=8), *thorough(LastLayer(), Bayes(1.0))]
+)
 def test_trained_networks_are_near_infinitely_wide_ones(algorithm) -> None:
     layers = (sw.Conv(3), "tanh", sw.Skip(sw.Conv(3)), sw.LayerNorm(), sw.GlobalAvgPool())
     net = sw.Network(*layers, sw.Dense(1), input_shape=(4, 2), width=64, **RATES)

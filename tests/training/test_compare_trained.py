@@ -98,10 +98,15 @@ def test_wrong_classes_of_trained_networks(algorithm, networks: int, widths: tup
     assert {"test_error", "test_error_nlo"} <= set(outcome.summary.observable.values)
 
 
-def test_every_algorithm_has_a_width_and_a_comparison() -> None:
+@pytest.mark.parametrize(
+    "algorithms",
+    [(Bayes(0.3), GradientFlow(0.5)), *thorough(((LastLayer(), TwoStepNewton()),))],
+    ids=["some", "more"],
+)
+def test_every_algorithm_has_a_width_and_a_comparison(algorithms: tuple) -> None:
     """With numbers over no dimension at all among them, as the log evidence is."""
     wrong = []
-    for algorithm in (Bayes(0.3), LastLayer(), TwoStepNewton(), GradientFlow(0.5)):
+    for algorithm in algorithms:
         predicted = sw.predict_training(NET, TASK, algorithm, observables="all")
         finite = sw.at_width(predicted, 64)
         for name, row in OUTCOMES.items():

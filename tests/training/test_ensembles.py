@@ -246,8 +246,8 @@ def test_controls_change_no_mean_and_make_it_surer(algorithm: object, ntk: float
     ("algorithm", "control", "networks"),
     [
         (GradientDescent(0.1, 8), "linear", 80),
-        (Bayes(1.0), None, 150),
         *thorough((GradientDescent(0.1, 8), "free", 150), (LastLayer(), None, 150)),
+        *thorough((Bayes(1.0), None, 150)),
     ],
     ids=str,
 )
@@ -392,7 +392,7 @@ def test_a_stopped_run_is_resumed_bit_for_bit(tmp_path) -> None:
     assert os.path.exists(tmp_path / "run" / "result")
 
 
-@pytest.mark.parametrize("algorithm", [GradientDescent(0.05, 3), Bayes(1.0)])
+@pytest.mark.parametrize("algorithm", [Bayes(1.0), *thorough(GradientDescent(0.05, 3))])
 def test_a_task_needs_no_test_samples(algorithm: object) -> None:
     found, wanted = (
         sw.measure_training(NET, task, algorithm, networks=400)

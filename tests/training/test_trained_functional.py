@@ -130,6 +130,9 @@ def trained(net: sw.Network, parameters, y: np.ndarray, rate: float) -> np.ndarr
 
 
 @pytest.mark.covers("C48")
+@pytest.mark.thorough(
+    "tests/training/test_curved.py::test_what_is_left_of_really_trained_networks_falls_twice_as_fast"
+)
 def test_every_network_ends_where_its_start_says() -> None:
     """Targets near the start: what is left is cubic in the distance (dNTK x dNTK). Targets anywhere: 1/n^2."""
     powers = {}

@@ -13,6 +13,7 @@ import numpy as np
 
 from scalewise.activations._activation import Activation, Derivative, Kink
 from scalewise.activations._scale import OCTAVES, scale_of, size_of
+from scalewise.activations._tracing import BLOCK
 
 # All in units of the activation's own scale.
 _PROBE = np.linspace(-8.0, 8.0, 1601)
@@ -21,8 +22,7 @@ _PROBE = np.linspace(-8.0, 8.0, 1601)
 _FINE = np.linspace(-12.0, 12.0, 4801) + 0.0012345
 _COARSE = np.concatenate([np.linspace(12.0, 100.0, 881)[1:], np.geomspace(100.0, 1e4, 41)[1:]])
 _ENDS = np.concatenate([-_COARSE[::-1], _FINE, _COARSE + 0.0012345])
-# What is asked of a callable at once: JAX compiles one shape for all small arrays, to compile takes longest.
-_BLOCK, _BLOCKS = 1024, 16
+_BLOCKS = 16  # of the shape that JAX compiles for all small arrays
 # An exponential to the fourth power, as in a third derivative, overflows at a quarter of the way.
 _OVERFLOW = 0.25
 _NAMED = 16  # kinks in a message
@@ -74,19 +74,16 @@ def _restricted(
 
 
 def _evaluator(function: Callable[[Any], Any], order: int, label: str) -> Derivative:
-    def nth(z: Any) -> Any:
-        g = function
-        for _ in range(order):
-            g = _forward(g)
-        return g(z)
-
+    nth = function
+    for _ in range(order):
+        nth = _forward(nth)
     compiled = jax.jit(nth)
 
     def evaluate(z: np.ndarray) -> np.ndarray:
         # Large arrays are padded to powers of two, so that JAX compiles a handful of shapes, not hundreds.
         flat = np.ravel(z)
         size = 1 << max(flat.size - 1, 0).bit_length()
-        size = size if size > _BLOCK * _BLOCKS else _BLOCK
+        size = size if size > BLOCK * _BLOCKS else BLOCK
         padded = np.zeros((max(-(-flat.size // size), 1), size))
         padded.ravel()[: flat.size] = flat
         with jax.enable_x64(True):
@@ -276,16 +273,23 @@ def _parity(value: Derivative, scale: float) -> int:
 
 
 def _taylor(function: Callable[[Any], Any]) -> tuple[float, ...]:
-    def derivatives(z: Any) -> list[Any]:
-        values, f = [], function
-        for _ in range(6):
-            values.append(f(z))
-            f = _forward(f)
-        return values
+    def raised(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def derivatives(z: Any) -> tuple[Any, ...]:
+            values, slopes = jax.jvp(f, (z,), (jnp.ones_like(z),))
+            return (*values, slopes[-1])
 
-    # Compiled as one program: traced eagerly, the fifth derivative alone takes seconds.
+        return derivatives
+
+    def first(z: Any) -> tuple[Any, ...]:
+        return (function(z),)
+
+    # All orders in one nest, since to trace the last costs as much as all others together, and compiled as
+    # one program: traced eagerly, the fifth derivative alone takes seconds.
+    orders = first
+    for _ in range(5):
+        orders = raised(orders)
     with jax.enable_x64(True):
-        return tuple(map(float, jax.jit(derivatives)(jnp.zeros((), dtype=jnp.float64))))
+        return tuple(map(float, jax.jit(orders)(jnp.zeros((), dtype=jnp.float64))))
 
 
 def _forward(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from scalewise.activations._recognise import NotTraceableError
 
-_SIZE = 64
+# All programs of a callable have this shape: to compile them takes longest, and one shape is compiled once.
+BLOCK = 1024
 
 
 def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
@@ -22,7 +23,12 @@ def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
         ValueError: If it changes the shape, returns complex numbers, computes in less than float64, or
             treats entries together.
     """
-    z = np.linspace(-4.1, 4.2, _SIZE)
+    z = np.linspace(-4.1, 4.2, BLOCK)
+
+    # A function of this call: JAX keeps programs by it, and the callable may compute something else by the next.
+    def own(z: Any) -> Any:
+        return function(z)
+
     with jax.enable_x64(True):
         try:
             closed, out = jax.make_jaxpr(function, return_shape=True)(z)
@@ -46,16 +52,19 @@ def traced(function: Callable[[Any], Any], label: str) -> Callable[[Any], Any]:
                 "the next layer must be real. Take the part that you mean, for example with jax.numpy.real."
             )
         _refuse_lower_precision(closed.jaxpr, label)
-        _refuse_shared_entries(function, z, label)
+        _refuse_shared_entries(own, z, label)
     if out.dtype == np.float64:
-        return function
+        return own
     return lambda z: jnp.asarray(function(z)).astype(jnp.asarray(z).dtype)
 
 
 def values_at(function: Callable[[Any], Any], z: np.ndarray) -> np.ndarray:
-    """Values in float64."""
+    """Values in float64, block by block."""
+    padded = np.zeros((-(-z.size // BLOCK), BLOCK))
+    padded.ravel()[: z.size] = z
     with jax.enable_x64(True):
-        return np.asarray(jax.jit(function)(z), dtype=np.float64)
+        found = [np.asarray(jax.jit(function)(block), dtype=np.float64) for block in padded]
+    return np.concatenate(found)[: z.size]
 
 
 def _refuse_lower_precision(jaxpr: Any, label: str) -> None:
@@ -91,9 +100,9 @@ def _steps(jaxpr: Any) -> Iterator[Any]:
 def _refuse_shared_entries(function: Callable[[Any], Any], z: np.ndarray, label: str) -> None:
     """An entry's value must not depend on the others, as it does after softmax or a normalisation."""
     compiled = jax.jit(function)
-    shuffled = np.random.default_rng(0).permutation(_SIZE)
+    shuffled = np.random.default_rng(0).permutation(BLOCK)
     # Other company: half of the entries give way to other numbers, and the rest change places.
-    other = np.where(np.arange(_SIZE) % 2, z[shuffled], 0.3)
+    other = np.where(np.arange(BLOCK) % 2, z[shuffled], 0.3)
     found = np.asarray(compiled(other))[1::2]
     alone = np.asarray(compiled(z))[shuffled][1::2]
     with np.errstate(invalid="ignore"):
