@@ -12,7 +12,7 @@ from scalewise.networks import Network
 
 
 class Decay(NamedTuple):
-    """Coefficients of squares of parameters, one for each layer.
+    """Weight decay: coefficients of the squares of parameters in the loss, one for each layer.
 
     Args:
         biases: $a_b$; infinite for biases that are 0 for sure.
