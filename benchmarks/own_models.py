@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 import warnings
@@ -250,6 +251,16 @@ def refused(case: Case) -> Found:
     raise AssertionError("This model is read.")
 
 
+def _in_short(note: str) -> str:
+    """A note in the words that the head of the page explains; others as they are."""
+    if note.endswith("(gains=True counts it)."):
+        return "gains"
+    law = re.fullmatch(
+        r"Weights that read the inputs are (.*) and taken for .* add up (\d+) .*", note
+    )
+    return f"{law[1]}, {law[2]}" if law else note.rstrip(".")
+
+
 def page(found: dict[str, Found]) -> str:
     """The page."""
     head = (HERE / "own_models_head.md").read_text()
@@ -261,7 +272,7 @@ def page(found: dict[str, Found]) -> str:
     for name, own in found.items():
         if "refused" in own:
             continue
-        notes = "; ".join(own["notes"]) or "whole"
+        notes = "; ".join(map(_in_short, own["notes"])) or "whole"
         V = f"{own['V']:.3g}, {own['V_drawn']:.3g} ± {own['V_error']:.1g}" if "V" in own else ""
         rows.append(
             f"| {name} | {notes} | {own['kernel_z']:.1f} ({own['kernel_rms']:.2f}, {own['kernels']}) | "

@@ -82,7 +82,7 @@ def run(
 ) -> xr.Dataset:
     """Predict and draw every network.
 
-    Kept and counted are networks.
+    A network is the unit that is stored and counted.
 
     Returns:
         Over (network, letter): ``entries``, how many are independent, 0 of what is not known; ``worst`` and

@@ -80,7 +80,7 @@ def four_point_covariances(
     moments: Moments | None,
     sides: Sides | None = None,
 ) -> dict[Family, FourPoint]:
-    r"""Covariances for all entries of a few families of four-point expectations.
+    r"""Covariances of products of two factors with products of two others, over all inputs, family by family.
 
     Args:
         sigma: The activation; derivatives are taken almost everywhere.

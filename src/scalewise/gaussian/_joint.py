@@ -57,7 +57,7 @@ class JointRule:
         seed: Of the scrambles.
         points: Points of each scramble, or nodes per axis of the two product levels.
         spare: Points of each scramble to be used where a product rule does not resolve the integrand.
-        alike: Whether all entries are to be wrong alike, none of them replaced by a better value.
+        alike: Whether all entries keep the errors of one rule, without a better value for some of them.
     """
 
     engine: str

@@ -153,7 +153,7 @@ def plan(
 
 @checked(error=PlanError)
 def load(path: str | PathLike[str]) -> JaxPlan:
-    """A plan as `JaxPlan.save` wrote it to `path`; it can do all but be made for other sizes.
+    """Read a plan that `JaxPlan.save` wrote to `path`; it cannot be made anew for other sizes.
 
     Raises:
         PlanError: If there is no such file, or it holds no plan.

@@ -309,9 +309,9 @@ class ABC:
 def pqr(
     p: Exponents, q: Exponents, r: Exponent, *, name: str = "pqr", plain_biases: bool = False
 ) -> Strategy:
-    r"""A strategy from $p_\ell,q_\ell,r$: `Strategy` by a verb.
+    r"""A strategy from $p_\ell,q_\ell,r$: a `Strategy`.
 
-    `Strategy` tells the arguments, `name` and `plain_biases` too.
+    The arguments, `name` and `plain_biases` included, are those of `Strategy`.
 
     Example:
         >>> from scalewise.scaling import classify, pqr

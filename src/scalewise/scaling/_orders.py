@@ -47,7 +47,8 @@ def observable_order(strategy: Strategy, observable: str) -> Order:
     r"""Power of width and depth of an observable of the output under a strategy.
 
     On the family: $z\sim n^{-s/2}$, $\eta\hat H\sim1$, $\mathbb E[z\,\eta^2\widehat{dH}]\sim L/n$,
-    $\mathbb E[\eta^3\widehat{dd_{I,II}H}]\sim L/n^{1-s}$. In general, with $u,v$ of the module,
+    $\mathbb E[\eta^3\widehat{dd_{I,II}H}]\sim L/n^{1-s}$. In general, with
+    $u=\max_{\ell<L}(r-q_\ell)-p_L$ and $v=r-q_L$,
     $\eta\hat H\sim n^{\max(u,v)}$, $z\,\eta^2\widehat{dH}\sim n^{-1+u+\max(u,v)}$,
     $\eta^3\widehat{dd_IH}\sim n^{-1+p_L+2u+\max(u,v)}$ and
     $\eta^3\widehat{dd_{II}H}\sim n^{-1+p_L+u+2\max(u,v)}$.

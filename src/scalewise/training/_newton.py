@@ -72,10 +72,11 @@ class _ToTheEnd(Algorithm):
 @dataclass(frozen=True)
 @readable
 class TwoStepNewton(_ToTheEnd):
-    r"""A step of Newton with the network's own NTK, and a second one that takes back what the first left.
+    r"""A step of Newton with the network's own NTK, and a second one that removes the error left by the first.
 
-    At infinite width it ends where gradient flow does; at order 1/n it does not, for it has
-    $Z_B=\frac12\tilde H^{-1}\tilde H^{-1}$, $Z_{IB}=-\frac16\tilde H^{-1}\tilde H^{-1}\tilde H^{-1}$ alone.
+    At infinite width it ends where gradient flow does; at order 1/n it does not: of the weights of
+    dNTK and ddNTKs only $Z_B=\frac12\tilde H^{-1}\tilde H^{-1}$ and
+    $Z_{IB}=-\frac16\tilde H^{-1}\tilde H^{-1}\tilde H^{-1}$ are not 0.
 
     Source: PDLT (∞.57)-(∞.79), (∞.148).
     """

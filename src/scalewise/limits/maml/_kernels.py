@@ -259,7 +259,7 @@ def _values(model: KernelModel, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def kernel_adapted_outputs(
     model: KernelModel, tasks: Tasks, *, steps: Index = 20, inner_rate: Rate = 0.4
 ) -> Float[np.ndarray, "task query output"]:
-    r"""Outputs on the queries after adapting to each task on its own: pushed, judged, popped.
+    r"""Outputs on the queries after adapting to each task on its own, from the meta-trained model each time.
 
     Args:
         model: The meta-trained model.

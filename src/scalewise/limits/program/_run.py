@@ -31,8 +31,8 @@ def run(program: Program, on: Finite | Lazy | Infinite | Printed | Exact) -> xr.
 
     Args:
         program: A function of a `Space` that returns a dictionary of scalars, or of nested lists of them.
-        on: `Finite(n)`, `Lazy(width)` (equal in law to it, and the limit as the width grows; the program sees an
-            infinite width only in the three others), `Infinite(tolerance)`, `Printed(samples)` or `Exact()`.
+        on: `Finite(n)` or `Lazy(width)`, which are equal in law (`space.n` is the width); or, at infinite width,
+            `Infinite(tolerance)`, `Printed(samples)` or `Exact()`.
             Programs run in double precision, and nothing in them is antithetic.
 
     Returns:

@@ -106,7 +106,7 @@ class FreeTheory:
 
 @checked
 def free_theory(state: NetworkState, targets: Targets, rate: Positive) -> FreeTheory:
-    r"""The free theory of a network and its targets.
+    r"""Solution of training with a constant NTK, for one network and its targets (the free theory).
 
     Args:
         state: The network at the start.

@@ -19,7 +19,7 @@ class TensorWeights(Protocol):
     r"""Weights of the tensors by an algorithm, in eigendirections of the NTK of the training points.
 
     Args:
-        gain: $g$, $1/h$ for who trains to the end.
+        gain: $g$; $1/h$ after training to the end.
         A: Of $\widehat{dH}_{1\delta2}$.
         B: Of $\widehat{dH}_{\delta12}$.
         IA: Of $\widehat{dd_IH}_{1\delta23}$.
