@@ -47,6 +47,7 @@ FILES = ("wiki100m.txt.xz",)
 _WIDE = 128  # from where the base is to be better
 _COST = 0.02  # nats
 _WIDE_TASK = "text"  # for the widths that two arms alone have
+_REACH = 2.0  # octaves about the expected best rate that are trained there
 PLAIN, TUNED, CRITICAL = "plain", "planned, tuned", "planned, critical"
 ARMS = (
     Arm(PLAIN, rules="standard", based=False, drift=-1.2),
@@ -249,8 +250,9 @@ def _losses(
         for j, arm in every:
             for k, n in enumerate(config.wide, len(config.widths)):
                 if arm.name in (PLAIN, TUNED):
-                    growth = n / config.widths[0]
-                    wide[j, k] = cell(arm, n, about(config.rates, losses[0, j, 0], arm, growth))
+                    base, growth = losses[0, j, 0], n / config.widths[0]
+                    rates = about(config.rates, base, arm, growth, reach=_REACH)
+                    wide[j, k] = cell(arm, n, rates)
         train(wide, within(store, "wide"))
     return losses
 
