@@ -19,7 +19,9 @@ from scalewise.sweeps import sweep
 _REACH = 2.2  # octaves to either side of where the best rate is expected
 
 
-def about(rates: Sequence[float], base: np.ndarray, arm: Arm, growth: float) -> tuple[float, ...]:
+def about(
+    rates: Sequence[float], base: np.ndarray, arm: Arm, growth: float, *, reach: float = _REACH
+) -> tuple[float, ...]:
     """The rates to train with at a size, about where the best of the base and the arm's rules put its best.
 
     Args:
@@ -27,6 +29,7 @@ def about(rates: Sequence[float], base: np.ndarray, arm: Arm, growth: float) -> 
         base: Losses of the base, of shape (rate, seed).
         arm: Its rules.
         growth: Width over that of the base.
+        reach: Octaves to either side of that place.
     """
     place = find_optimum(np.log2(rates), base).place
     if arm.drift is None or not math.isfinite(place):
@@ -34,7 +37,7 @@ def about(rates: Sequence[float], base: np.ndarray, arm: Arm, growth: float) -> 
     middle = np.clip(
         place + arm.drift * math.log2(growth), math.log2(rates[0]), math.log2(rates[-1])
     )
-    return tuple(rate for rate in rates if abs(math.log2(rate) - middle) <= _REACH)
+    return tuple(rate for rate in rates if abs(math.log2(rate) - middle) <= reach)
 
 
 def on_grid(found: np.ndarray, cell: Cell, rates: Sequence[float]) -> np.ndarray:

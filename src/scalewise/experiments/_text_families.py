@@ -79,6 +79,12 @@ class Family:
         return np.polyfit(self.x[near] - place, y, 2)[-1]
 
 
+def where_trained(here: xr.Dataset) -> tuple[Family, list[str]]:
+    """The family of the sizes where it was trained, and their labels, its base first."""
+    kept = here.dropna("size", how="all", subset=["loss"])
+    return Family.of(kept), [str(label) for label in kept["size"].values]
+
+
 def _shown(loss: float, sem: float) -> str:
     return "not trained" if np.isnan(loss) else f"{loss:.3f} ± {sem:.3f}"
 

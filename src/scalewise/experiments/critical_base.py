@@ -17,7 +17,7 @@ Source: PDLT 5.1 for what a critical layer is; TP4 K.1 for the rules. The experi
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -26,12 +26,15 @@ from matplotlib.figure import Figure
 from scalewise._extras import require
 from scalewise.data import missing_data
 from scalewise.experiments._arms import Arm, Cell, Common
-from scalewise.experiments._cells import trained
+from scalewise.experiments._cells import about, on_grid, trained
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, house, points, sheet
-from scalewise.experiments._text_families import Family
+from scalewise.experiments._text_families import Family, where_trained
 from scalewise.plan.spi import mean_of
 from scalewise.sweeps.spi import within
+
+if TYPE_CHECKING:
+    from scalewise.plan.proof import Tuned
 
 TITLE = "A base drawn by theory: carried from it, or tuned at every size"
 TEXT = (
@@ -43,11 +46,13 @@ TEXT = (
 FILES = ("wiki100m.txt.xz",)
 _WIDE = 128  # from where the base is to be better
 _COST = 0.02  # nats
-PLAIN, CRITICAL = "plain", "planned, critical"
+_WIDE_TASK = "text"  # for the widths that two arms alone have
+_REACH = 2.0  # octaves about the expected best rate that are trained there
+PLAIN, TUNED, CRITICAL = "plain", "planned, tuned", "planned, critical"
 ARMS = (
-    Arm(PLAIN, rules="standard", based=False),
+    Arm(PLAIN, rules="standard", based=False, drift=-1.2),
     Arm("planned"),
-    Arm("planned, tuned", tuned=True),
+    Arm(TUNED, tuned=True),
     Arm(CRITICAL, init="critical"),
     Arm("planned, by hand", init="by hand"),
 )
@@ -61,6 +66,7 @@ ARMS = (
     context=16,
     held=64,
     symbols=100_000,
+    wide=(48,),
 )
 class Config:
     r"""Settings.
@@ -80,6 +86,8 @@ class Config:
         context: Symbols of a text.
         held: Texts of the loss.
         symbols: Length of the sequence.
+        wide: More widths, where plain and planned, tuned alone are trained on the text, at the rates of the base
+            that are near their best.
     """
 
     tasks: tuple[str, ...] = ("text", "teacher")
@@ -96,10 +104,11 @@ class Config:
     context: int = 32
     held: int = 128
     symbols: int = 400_000
+    wide: tuple[int, ...] = ()
 
     @classmethod
     def paper(cls) -> Config:
-        """Widths to 256, 300 steps, five seeds: a minute on a GPU, some hours on one core."""
+        """Widths to 512, 300 steps, five seeds: minutes on a GPU, some hours on one core."""
         return cls(
             widths=(32, 64, 128, 256),
             steps=300,
@@ -111,6 +120,7 @@ class Config:
             context=64,
             held=256,
             symbols=4_000_000,
+            wide=(512,),
         )
 
     @property
@@ -141,7 +151,8 @@ def run(
 
     Returns:
         ``loss`` over (task, arm, size, rate, seed) on what nobody trains on, and ``middle_loss``, the mean of the
-        training losses over the tenth of the steps before the middle; both infinite where a training diverged. Over
+        training losses over the tenth of the steps before the middle; both infinite where a training diverged, and
+        NaN where nobody trained. Over
         task: ``unigram``, the loss of the best constant predictor; ``constants``, what was tuned, as a text. Over
         size: ``width`` and ``depth``. Attributes: the config.
 
@@ -156,8 +167,10 @@ def run(
     from scalewise.experiments._corpus import corpus
     from scalewise.experiments._decoder import tuned_constants
 
-    losses, said, unigram = [], [], []
-    for task in config.tasks:
+    widths = (*config.widths, *config.wide)
+    shape = (len(config.tasks), len(ARMS), len(widths), len(config.rates), config.seeds)
+    losses, said, unigram = np.full((2, *shape), np.nan), list[str](), list[float]()
+    for i, task in enumerate(config.tasks):
         common = Common(
             task=task,
             base=(config.widths[0], config.depth),
@@ -177,67 +190,93 @@ def run(
             store=within(store, f"tuned_{task}"),
             client=client,
         )
-        cells = [
-            Cell(
-                arm=arm,
-                size=(n, config.depth),
-                rates=config.rates,
-                seeds=config.seeds,
-                optimizer="adamw",
-                steps=config.steps,
-                batch=config.batch,
-                weight_decay=tuned.settings["weight_decay"] if arm.tuned else config.weight_decay,
-                constants=tuned.constants if arm.tuned else None,
-            )
-            for arm in ARMS
-            for n in config.widths
-        ]
-        kept = within(store, task)
-        found = trained(common, cells, store=kept, progress=progress, client=client)
-        losses.append(np.array(found).reshape(len(ARMS), len(config.widths), *found[0].shape))
+        losses[:, i] = _losses(
+            config, common, tuned, within(store, task), progress=progress, client=client
+        )
         own = {"constants": tuned.constants, "decay": tuned.settings["weight_decay"]}
         said.append(json.dumps(own, sort_keys=True))
         unigram.append(corpus(task, config.symbols).unigram)
-    whole, dims = np.array(losses), ("task", "arm", "size", "rate", "seed")
+    dims = ("task", "arm", "size", "rate", "seed")
     return xr.Dataset(
         {
-            "loss": (dims, whole[:, :, :, 0]),
-            "middle_loss": (dims, whole[:, :, :, 1]),
+            "loss": (dims, losses[0]),
+            "middle_loss": (dims, losses[1]),
             "constants": ("task", said),
             "unigram": ("task", unigram),
-            "width": ("size", list(config.widths)),
-            "depth": ("size", [config.depth] * len(config.widths)),
+            "width": ("size", list(widths)),
+            "depth": ("size", [config.depth] * len(widths)),
         },
         {
             "task": list(config.tasks),
             "arm": [arm.name for arm in ARMS],
-            "size": [f"n={n}" for n in config.widths],
+            "size": [f"n={n}" for n in widths],
             "rate": list(config.rates),
         },
         attributes(config),
     )
 
 
+def _losses(
+    config: Config, common: Common, tuned: Tuned, store: str | None, **how: Any
+) -> np.ndarray:
+    """Losses of a task over (moment, arm, size, rate, seed): where two arms alone are trained, about their best."""
+    widths = (*config.widths, *config.wide)
+    losses = np.full((2, len(ARMS), len(widths), len(config.rates), config.seeds), np.nan)
+
+    def train(cells: dict[tuple[int, int], Cell], store: str | None) -> None:
+        found = trained(common, list(cells.values()), store=store, **how)
+        for (j, k), cell, moments in zip(cells, cells.values(), found, strict=True):
+            for m, loss in enumerate(moments):
+                losses[m, j, k] = on_grid(loss[None], cell, config.rates)
+
+    def cell(arm: Arm, n: int, rates: tuple[float, ...]) -> Cell:
+        return Cell(
+            arm=arm,
+            size=(n, config.depth),
+            rates=rates,
+            seeds=config.seeds,
+            optimizer="adamw",
+            steps=config.steps,
+            batch=config.batch,
+            weight_decay=tuned.settings["weight_decay"] if arm.tuned else config.weight_decay,
+            constants=tuned.constants if arm.tuned else None,
+        )
+
+    every = [*enumerate(ARMS)]
+    narrow = [*enumerate(config.widths)]
+    train({(j, k): cell(arm, n, config.rates) for j, arm in every for k, n in narrow}, store)
+    if common.task == _WIDE_TASK:
+        wide = {}
+        for j, arm in every:
+            for k, n in enumerate(config.wide, len(config.widths)):
+                if arm.name in (PLAIN, TUNED):
+                    base, growth = losses[0, j, 0], n / config.widths[0]
+                    rates = about(config.rates, base, arm, growth, reach=_REACH)
+                    wide[j, k] = cell(arm, n, rates)
+        train(wide, within(store, "wide"))
+    return losses
+
+
 # What the losses say
 
 
-def _found(dataset: xr.Dataset, task: str) -> dict[str, Family]:
-    here = dataset.sel(task=task)
-    return {str(arm): Family.of(here.sel(arm=arm)) for arm in dataset.arm.values}
+def arms_of(dataset: xr.Dataset, task: str) -> dict[str, tuple[Family, list[str]]]:
+    """Losses of each arm and what they say, and the labels of the sizes where it was trained, the base first."""
+    return {str(a): where_trained(dataset.sel(task=task, arm=a)) for a in dataset.arm.values}
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
     """The critical base, carried, beside plain retuned, and the cost of carrying."""
     out = list[Number]()
-    large = [i for i, n in enumerate(dataset.width.values) if n >= _WIDE]
     for task in map(str, dataset.task.values):
-        found = _found(dataset, task)
+        found = {arm: of for arm, (of, _) in arms_of(dataset, task).items()}
         critical, plain = found[CRITICAL], found[PLAIN]
+        large = [i for i, size in enumerate(critical.check.sizes) if size.at["width"] >= _WIDE]
         # A plan for the base itself changes nothing.
         apart = np.abs(found["planned"].losses[0] - plain.losses[0]).max()
         out.append(Number(f"planned and plain at the base, {task}", 0.0, float(apart), 0.0, 1e-4))
         for i in large:
-            where = f"{task}, n = {int(dataset.width[i])}"
+            where = f"{task}, n = {critical.check.sizes[i].at['width']}"
             mine = critical.by_seed(i, critical.check.optima[0].place)
             lead, error = mean_of(mine - plain.by_seed(i, plain.check.optima[i].place))
             said = f"critical, carried ends below plain, retuned: {where} (1 for yes)"
@@ -252,8 +291,9 @@ def tables(dataset: xr.Dataset) -> list[Table]:
     out = list[Table]()
     for task in map(str, dataset.task.values):
         labels = [str(label) for label in dataset["size"].values]
-        found = _found(dataset, task).items()
-        rows = [row for name, of in found for row in of.rows(name, labels)]
+        found = arms_of(dataset, task).items()
+        labels = [label for label in labels if any(label in own for _, (_, own) in found)]
+        rows = [row for name, (of, _) in found for row in of.rows(name, labels)]
         here = dataset.sel(task=task)
         caption = (
             f"{task}: the best constant predictor has {float(here.unigram):.3f}; tuned at the base: "
@@ -268,9 +308,9 @@ def figure(dataset: xr.Dataset) -> Figure:
     """For every task losses over the width, carried and retuned."""
     tasks = [str(task) for task in dataset.task.values]
     canvas, axes = sheet(len(tasks), 1, height=3.4)
-    widths = dataset.width.values
     for axis, task in zip(axes, tasks, strict=True):
-        for (name, of), color in zip(_found(dataset, task).items(), COLORS, strict=False):
+        for (name, (of, own)), color in zip(arms_of(dataset, task).items(), COLORS, strict=False):
+            widths = dataset.sel(size=own).width.values
             retuned = np.array([of.retuned(i) for i in range(len(widths))])
             carried = np.array([of.carried(i) for i in range(len(widths))])
             points(
@@ -280,7 +320,8 @@ def figure(dataset: xr.Dataset) -> Figure:
             axis.plot(widths, carried[:, 0], "o", mfc="none", ms=6, color=color)
         axis.axhline(float(dataset.unigram.sel(task=task)), color="0.6", lw=0.8, ls="--")
         axis.set_xscale("log", base=2)
-        axis.set_xticks(widths, [str(n) for n in widths])
+        every = dataset.width.values
+        axis.set_xticks(every, [str(n) for n in every])
         axis.set(title=task, xlabel="width n", ylabel="loss")
         axis.legend()
     return canvas

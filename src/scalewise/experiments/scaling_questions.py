@@ -37,7 +37,7 @@ from scalewise.experiments._questions import (
     WIDE,
     Case,
 )
-from scalewise.experiments._text_families import Family
+from scalewise.experiments._text_families import Family, where_trained
 from scalewise.plan.spi import mean_of
 from scalewise.sweeps.spi import within
 
@@ -243,8 +243,7 @@ def _cell(case: Case, size: tuple[int, int], config: Config) -> Cell:
 
 def family(dataset: xr.Dataset, case: str) -> tuple[Family, list[str]]:
     """Losses of a case and what they say, and the labels of the sizes that it has, its base first."""
-    here = dataset.sel(case=case).dropna("size", how="all", subset=["loss"])
-    return Family.of(here), [str(label) for label in here["size"].values]
+    return where_trained(dataset.sel(case=case))
 
 
 def numbers(dataset: xr.Dataset) -> list[Number]:
