@@ -5,7 +5,6 @@ An observable of order 1/n takes derivatives: of activations in expectations, or
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from scalewise.activations import Activation
@@ -109,13 +108,6 @@ def of_jets_of_units(net: Network) -> str:
 
 def of_tangents_of_units(net: Network) -> str:
     """For one that takes products of tangents of one unit, too."""
-    again = Counter(
-        net.program.weights_of(k)
-        for k, node in enumerate(net.program.nodes)
-        if isinstance(node, _nodes.Draw)
-    )
-    if max(again.values(), default=0) > 2 or _meets_itself(net, again):
-        return "a neuron whose weights act on it three times or more takes expectations of four of its tangents"
     odd = next((law.name for law in net.program.laws[:-1] if not law.is_normal), "")
     if odd:
         return (
@@ -123,17 +115,6 @@ def of_tangents_of_units(net: Network) -> str:
             "among what is followed in each channel"
         )
     return of_curved_units(net)
-
-
-def _meets_itself(net: Network, again: Counter[int]) -> bool:
-    """True if the output of reused weights is added to other random layers, as in states."""
-    program = net.program
-    return any(
-        isinstance(program.nodes[k], _nodes.Draw) and again[program.weights_of(k)] > 1
-        for node in program.nodes
-        if isinstance(node, _nodes.Sum)
-        for k in node.of
-    )
 
 
 def all_activations(net: Network) -> list[Activation]:

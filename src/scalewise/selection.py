@@ -196,9 +196,6 @@ def too_many(net: Network, samples: int, row: Observable, layers: Sequence[int])
         return "nobody has derived its slopes"
     if row.corrects and not all(sigma.is_smooth for sigma in net.activations):
         return "second derivatives of products of activations have kinks"
-    ends = [program.layers[layer - 1] for layer in layers]
-    if not all(program.averages_out(((end, 1.0),)) for end in ends):
-        return "neurons of a layer remember what was added to them"
     if any(
         isinstance(node, _nodes.Draw) and program.places(here) > _MOST_PLACES
         for here, node in enumerate(program.nodes)

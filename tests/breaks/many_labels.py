@@ -12,6 +12,7 @@ of_strips = row("theory/order/_strips.py", CARRIED)
 of_forms = row("theory/order/_forms.py", CARRIED)
 of_slopes = row("theory/order/_reverse.py", CARRIED)
 of_exact = row("theory/order/_second_chaos.py", CARRIED)
+of_own = row("theory/order/_own_products.py", CARRIED)
 of_units = row("theory/order/_units.py", CARRIED)
 of_all = row("theory/order/_many_labels.py", CARRIED)
 of_responses = row("theory/order/_unit_responses.py", SHIFTED)
@@ -94,6 +95,20 @@ MUTANTS = (
         "v + standing[key][0][b]",
     ),
     of_exact("chaos: linear parts dropped", "told += _told(of.linear, linear)", "pass"),
+    of_own(
+        "neurons of many labels: one of two ways",
+        "rows += share * (found[first, second, one, other] + turned)",
+        "rows += share * turned",
+    ),
+    of_own("neurons of many labels: one of two pairings", "across + across.swapaxes(2, 3)", "across"),
+    of_own("neurons of many labels: of one input once", "2 * (alone + alone.swapaxes(0, 1))", "2 * alone"),
+    of_own("neurons of many labels: of fields in place of tangents", "_across(metric, beside[1], beside[1])",
+        "_across(metric, beside[0], beside[0])"),
+    of_own(
+        "neurons of many labels: a form of one input without its other labels",
+        '"abst,asc,atd->abcd"',
+        '"abss,asc,asd->abcd"',
+    ),
     of_units("units: what is exact twice", "metric, a, sign=-1.0)", "metric, a, sign=0.0)"),
     of_units(
         "units: a tangent has the part of the metric", "form.own.times(2.0)", "form.own.times(1.0)"

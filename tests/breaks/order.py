@@ -19,12 +19,28 @@ of_what_is_drawn = row(
     "theory/order/_given.py", f"{LETTERS}::test_drawn_tangents_and_signs_do_in_place_of_all"
 )
 
+of_pairs = row(
+    "theory/order/_paired.py", f"{LETTERS}::test_tangents_that_meet_again_add_to_the_mean_ntk"
+)
+
 JETS = "tests/theory/test_unit_jets.py"
 of_jets = row(
     "theory/order/_unit_jets.py", f"{JETS}::test_fully_connected_layers_have_what_whole_arrays_say"
 )
 
 MUTANTS = (
+    of_pairs(
+        "tangents beside each other: in one order",
+        'for ab in ("cd", "dc")',
+        'for ab in ("cd", "cd")',
+    ),
+    of_pairs("tangents beside each other: no root of 2", "/ math.sqrt(2)", "/ 2"),
+    of_pairs("tangents beside each other: no half", "0.5 * part for part in", "part for part in"),
+    of_pairs(
+        "tangents beside each other: laws do not move them",
+        "((scale[-size:, None] * L[-size:]) @ g)",
+        "((still[0][-size:, None] * still[1][-size:]) @ g)",
+    ),
     row(
         "theory/order/_runs.py",
         "tests/training/posterior/test_metric.py::test_drawn_networks_agree",

@@ -45,16 +45,25 @@ def short_stream() -> sw.Network:
 
 
 def ends(net: Network) -> list[int]:
-    """Random layers of one site without what is added to them."""
-    nodes = net.program.layers
-    some = [k for k in net.layers_of_one_site if k > 1]
-    return [k for k in some if net.program.averages_out(((nodes[k - 1], 1.0),))]
+    """Layers of one site that fluctuate, sums of random layers among them."""
+    return [k for k in net.layers_of_one_site if k > 1]
 
 
 def stream(sigma: str) -> sw.Network:
     """Channels that remember."""
     blocks = (sw.Skip(sigma, sw.Conv(3)) for _ in range(2))
     return network(sw.Conv(3), *blocks, sigma, sw.GlobalAvgPool(), sw.Dense(1))
+
+
+def pooled_stream() -> sw.Network:
+    """Channels that remember what they were at all positions."""
+    blocks = (
+        sw.Conv(3),
+        sw.Skip("gelu", sw.Conv(3)),
+        sw.GlobalAvgPool(),
+        sw.Skip("gelu", sw.Dense()),
+    )
+    return network(*blocks, "gelu", sw.Dense(1), C_W=0.8)
 
 
 POOL = sw.GlobalAvgPool()
@@ -88,6 +97,7 @@ NETWORKS: dict[str, tuple[Network, np.ndarray]] = {
     ),
     "graph": (graph(), LINES),
     "short stream": (short_stream(), POINTS[:2]),
+    "pooled stream": (pooled_stream(), LINES),
     "stream": (stream("tanh"), LINES),
     "bent stream": (stream("gelu"), LINES),
 }  # fmt: skip
@@ -99,6 +109,7 @@ NETWORKS: dict[str, tuple[Network, np.ndarray]] = {
         "kinked",
         "images",
         "short stream",
+        "pooled stream",
         *thorough(
             "strides",
             "few features",
@@ -136,7 +147,10 @@ def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
         "images",
         "strides",
         "short stream",
-        *thorough("fully connected", "bent", "pool first", "graph", "stream", "bent stream"),
+        *thorough(
+            *("fully connected", "bent", "pool first", "graph", "stream", "bent stream"),
+            "pooled stream",
+        ),
     ],
 )
 def test_mean_shifts_are_those_of_whole_arrays(name: str) -> None:

@@ -19,6 +19,7 @@ from scalewise.networks._weights import Parameters, by_node, rates_of, shapes_of
 from scalewise.theory.order import _given, _influences, _responses, _shifts
 from scalewise.theory.order._given import drawn, equal
 from scalewise.theory.order._heads import of_heads
+from scalewise.theory.order._paired import meets_itself
 from scalewise.theory.order._particles import Particles
 from scalewise.theory.order._populations import populations
 from scalewise.theory.order._responses import order_one
@@ -362,6 +363,53 @@ def shifted(name: str, networks: int, least: float) -> None:
     assert explained.max() < 4.5
 
 
+def again(times: int) -> sw.Network:
+    """Weights that act on a neuron so many times."""
+    layers = sw.Dense(), "gelu", sw.Shared(sw.Dense(), "gelu", times=times), sw.Dense(1)
+    rates = {"C_b": 0.5, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
+    return sw.Network(*layers, input_shape=(4,), width=32, **rates)
+
+
+ONCE = np.random.default_rng(0).normal(size=(1, 4))
+
+
+@pytest.mark.parametrize(("times", "expected"), [(2, 0.0), (3, 0.772)])
+def test_tangents_that_meet_again_add_to_the_mean_ntk(times: int, expected: float) -> None:
+    """Of weights in a chain from the third time on; the number is that which drawn networks ask for, below."""
+    net = again(times)
+    program, ends = net.program, (net.program.layers[-1],)
+    with precision("float64"):
+        asked = _responses._Asked(program, ends, ONCE, ("H1",))
+        units = asked._units(1 << 8, 0, tangents=True)
+        (found,) = _shifts._change_of_pairs(
+            asked.fixed, units, 0, asked.averaged, 1, program=program, ends=ends
+        )
+    assert abs(32 * found - expected) < 0.02
+    assert meets_itself(program) == (expected > 0)
+
+
+@pytest.mark.thorough("test_tangents_that_meet_again_add_to_the_mean_ntk")
+def test_the_mean_ntk_of_weights_that_act_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Golden: n (NTK at width n - NTK) of 3.4 and 1.9 million drawn networks of widths 16 and 32; 6.2 without."""
+    few(monkeypatch, 1 << 11)
+    (value,), (error,) = (part.ravel() for part in order_one(again(3), ONCE, ["H1"], [5])["H1"])
+    assert error < 0.05
+    assert abs(2 * 7.240 - 7.651 - value) < 4 * np.hypot(0.075, error)
+
+
+@pytest.mark.thorough("test_tangents_that_meet_again_add_to_the_mean_ntk")
+def test_the_mean_ntk_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Golden: of 2.8 and 1.1 million recurrent networks of widths 16 and 32; 2.68 without what meets again."""
+    few(monkeypatch, 1 << 11)
+    rates = {"C_b": 0.5, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
+    layers = sw.Recurrent("gelu"), sw.Flatten(), sw.Dense(1)
+    net = sw.Network(*layers, input_shape=(4, 3), width=32, **rates)
+    x = np.random.default_rng(0).normal(size=(1, 4, 3))
+    (value,), (error,) = (part.ravel() for part in order_one(net, x, ["H1"], [net.depth])["H1"])
+    assert error < 0.1
+    assert abs(2 * 3.290 - 3.576 - value) < 4 * np.hypot(0.073, error)
+
+
 def test_predict_tells_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     few(monkeypatch, 1 << 10)
     found = sw.predict(network("beside"), PLAIN[:1], observables=["ntk", "ntk_B", "F"], layers=4)
@@ -376,10 +424,6 @@ REFUSED: dict[str, tuple[Layers, str]] = {
         (sw.Conv(3), sw.LayerNorm(), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "A"
     ),
     "and a maximum has kinks": ((sw.Conv(3), sw.MaxPool(2), sw.Flatten(), sw.Dense(1)), "D"),
-    "act on it three times or more": (
-        (sw.Dense(), sw.Shared(sw.Dense(), "tanh", times=3), sw.GlobalAvgPool(), sw.Dense(1)), "H1"
-    ),
-    "tangents, or|four of its tangents": ((sw.Recurrent("tanh"), sw.Flatten(), sw.Dense(1)), "H1"),
 }  # fmt: skip
 
 

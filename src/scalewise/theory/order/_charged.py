@@ -42,13 +42,21 @@ def own_tangents(made: Particles, given: Mapping[int, Any]) -> Tangents:
         for here in made.fields:
             node = made.program.nodes[here]
             if here not in found and any(k in found for k in node.of):
-                found[here] = _held(made, here, node, found)
+                found[here] = held(made, here, node, found)
         return found
 
     return jax.vmap(one)(dict(given))
 
 
-def _held(made: Particles, here: int, node: Node, tangents: Tangents) -> Any:
+def held(made: Particles, here: int, node: Node, tangents: Tangents) -> Any:
+    """How a field follows the tangents of those that it is made of, with all averages held.
+
+    Args:
+        made: The program on weighted units.
+        here: The field.
+        node: What makes it.
+        tangents: Of what it is made of.
+    """
     if isinstance(node, Normalise):
         return made.factors[here] * tangents[node.of[0]]
     if isinstance(node, Attend) and node.grows:

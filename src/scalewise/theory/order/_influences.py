@@ -144,7 +144,7 @@ def _rows(
         nothing = {p: jnp.zeros((*lead, len(w))) for p, w in weights.items()}
         _, found = slopes(partial(_CHARGED[name], made, mine, ends, ordered), nothing)
         if name == "ab" and not exact:
-            found = {p: _of_different(part) for p, part in found.items()}
+            found = {p: of_different(part) for p, part in found.items()}
         rows[name] = _laid(scaled(own, found), ends)
     alone = _alone(made, mine, averages, (symmetric, ordered), ends, exact=exact)
     return rows, alone
@@ -190,7 +190,7 @@ def _alone(
             first, second = ordered
             parts["za"] = (z[first, None] * a[second]).reshape(len(first), -1)
             both = a[first][:, :, None] * a[second][:, None]
-            parts["ab"] = (both if exact else _of_different(both)).reshape(len(first), -1)
+            parts["ab"] = (both if exact else of_different(both)).reshape(len(first), -1)
         for name in averages:
             if (
                 name in parts
@@ -199,9 +199,9 @@ def _alone(
     return found
 
 
-def _of_different(found: Any) -> Any:
-    """(entry, copy, other copy, unit) of independent draws: two letters have none in common."""
-    copies = found.shape[1]
+def of_different(found: Any) -> Any:
+    """(..., copy, other copy, unit) of independent draws: two letters have none in common."""
+    copies = found.shape[-2]
     apart = (1 - np.eye(copies)) * math.sqrt(copies / (copies - 1))
     return found * apart[:, :, None]
 

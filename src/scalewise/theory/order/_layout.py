@@ -130,6 +130,7 @@ class Layout:
         course: What one input is.
         hops: Random layers that read activations, in their order.
         lifts: By population, from the labels of each random layer behind it to its own.
+        ends: Likewise, by layer that is read.
     """
 
     program: Program
@@ -137,6 +138,7 @@ class Layout:
     course: NetworkCourse
     hops: tuple[Hop, ...]
     lifts: dict[int, dict[int, Spreading]]
+    ends: dict[int, dict[int, Spreading]]
 
     @property
     def inputs(self) -> int:
@@ -146,6 +148,10 @@ class Layout:
     def size(self, root: int) -> int:
         """Labels of a population, of one input."""
         return next(iter(self.lifts[root].values())).sizes[0]
+
+    def moving(self, end: int) -> dict[int, Spreading]:
+        """From the labels of random layers that fluctuate to those of a layer that is read."""
+        return {j: lift for j, lift in self.ends[end].items() if j not in self.course.first}
 
     def draw_size(self, draw: int) -> int:
         """Labels of a random layer, of one input."""
@@ -172,6 +178,10 @@ def layout(program: Program, x: np.ndarray, ends: Sequence[int]) -> Layout:
     own = [course(program, x[a : a + 1], ends) for a in range(len(x) if varied else 1)]
     one = own[0]
     lifts = {root: _lifts(own, one.populations[root].points, len(x)) for root in one.populations}
+    summed = {
+        end: {j: _spreading([tuple(some.ends[end][j] for some in own)], len(x)) for j in form}
+        for end, form in one.ends.items()
+    }
     starts: dict[int, int] = {}
     for population in one.populations.values():
         start = 0
@@ -196,7 +206,7 @@ def layout(program: Program, x: np.ndarray, ends: Sequence[int]) -> Layout:
                 lifts=_lifts(own, step.points, len(x)),
             )
         )
-    return Layout(program, x, one, tuple(hops), lifts)
+    return Layout(program, x, one, tuple(hops), lifts, summed)
 
 
 def _lifts(

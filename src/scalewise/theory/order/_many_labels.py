@@ -20,6 +20,7 @@ from scalewise.networks import Network
 from scalewise.theory.order._forms import Form
 from scalewise.theory.order._layout import Layout, layout
 from scalewise.theory.order._of_pairs import OfPairs
+from scalewise.theory.order._own_products import add_own
 from scalewise.theory.order._reverse import Reading, Slope, readings
 from scalewise.theory.order._second_chaos import Chaos, Forms, by_input
 from scalewise.theory.order._strips import Kernels, kernels
@@ -72,7 +73,7 @@ def many_labels(
         net: A network of Gaussian preactivations.
         x: Checked inputs.
         letters: Of `KNOWN`.
-        layers: Which, counted from 1; each a random layer without what is added to it.
+        layers: Which, counted from 1.
         progress: Called with (layers done, layers in all).
     """
     program = net.program
@@ -98,7 +99,7 @@ def many_labels(
         for root in own.lifts
     }
     for place, (end, layer) in enumerate(zip(ends, layers, strict=True)):
-        if end not in own.course.first:
+        if own.moving(end):
             parts = _populations(known, end, drawn, ntk=ntk, tangents=tangents)
             if end == ends[-1]:
                 drawn = {}
@@ -108,11 +109,23 @@ def many_labels(
                 share = net.widths[layer - 1] / own.course.populations[root].n
                 rests[root] = share, part.rests
                 _chaos(known, root, part, share, theta=tangents).add_to(values, place)
+                if _remembers(own, end, root):
+                    wholes = (known.K, known.Theta) if tangents else (known.K,)
+                    beside = [known.beside(of, root, end) for of in wholes]
+                    kinds = (part.metric, part.ntk)
+                    for letter in letters:
+                        add_own(values[letter], place, kinds, beside, share)
             for letter in letters:
                 _fill(letter, place, (values[letter], errors[letter]), list(rests.values()))
         if progress is not None:
             progress(place + 1, len(layers))
     return {letter: (_small(values[letter]), _small(errors[letter])) for letter in letters}
+
+
+def _remembers(own: Layout, end: int, root: int) -> bool:
+    """True if a neuron of a layer is more than one random layer, some of which a population has."""
+    remembers = not own.program.averages_out(((end, 1.0),))
+    return remembers and own.course.population(next(iter(own.ends[end]))) == root
 
 
 def _small(of: OfPairs) -> Several:

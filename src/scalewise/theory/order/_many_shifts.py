@@ -47,7 +47,7 @@ def many_shifts(
         net: A network of Gaussian preactivations, smooth ones.
         x: Checked inputs.
         letters: Of `SHIFTS`.
-        layers: Which, counted from 1; each a random layer without what is added to it.
+        layers: Which, counted from 1; each of Gaussian preactivations.
         progress: Called with (inputs done, inputs in all).
     """
     program = net.program
@@ -61,7 +61,7 @@ def many_shifts(
     for a in range(len(x)):
         sums = [some.strip(a) for some in populations]
         for place, end in enumerate(ends):
-            if end in own.course.first:
+            if not own.moving(end):
                 continue
             for reading in readings(known, end, a, ntk=ntk):
                 for some, parts in zip(populations, sums, strict=True):

@@ -31,6 +31,7 @@ class OfPairs(BackendArray):
     def __init__(self, letter: str, layers: int, samples: int, dtype: type = np.float64) -> None:
         self.shape = (layers, *(samples,) * 4)
         self.dtype = np.dtype(np.float64)
+        self.letter = letter
         self.ordered, self.alike = letter in _ORDERED, letter in _ALIKE
         self.turns = letter == "B"  # both pairs may be turned over
         self.first, self.second = pairs_by_later(samples, ordered=self.ordered)

@@ -75,7 +75,10 @@ def readings(known: Kernels, end: int, a: int, *, ntk: bool) -> Iterator[Reading
     count, thin = own.inputs - a, own.is_thin
     seed = Form(np.ones((1, count)), Own.nothing(count, 1, thin=thin))
     nothing = Form(np.zeros((1, count)), Own.nothing(count, 1, thin=thin))
-    slopes: dict[int, _Slopes] = {end: (seed, nothing if ntk else None)}
+    slopes: dict[int, _Slopes] = {
+        j: (seed.back(lift, a), nothing.back(lift, a) if ntk else None)
+        for j, lift in own.moving(end).items()
+    }
     for hop in reversed(own.hops):
         if hop.draw not in slopes:
             continue

@@ -6,7 +6,7 @@ where these are very many. The NTK is moved, besides, by the squares of averages
 moved by units and the tangents that they are given.
 
 Given the path of a unit its tangents enter the NTK twice, so that they are averaged by hand. Where the same weights
-are used three times they enter four times, and $H^{\{1\}}$ is not known.
+are used three times they enter four times, see `scalewise.theory.order._paired`.
 
 Source: derived; PDLT (4.115), (8.59) are its values for fully connected layers.
 """
@@ -28,12 +28,14 @@ from scalewise.theory.order._cumulants import shift_of_laws
 from scalewise.theory.order._given import Given, equal
 from scalewise.theory.order._influences import scaled, slopes
 from scalewise.theory.order._letters import Letters
+from scalewise.theory.order._paired import bent, meets_itself, moved
 from scalewise.theory.order._particles import Particles, Weights
 from scalewise.theory.order._populations import Populations, populations
 
 _MOST_DIRECTIONS = 600  # beyond them random signs
 _FEWEST_SIGNS, _MOST_SIGNS = 8, 128  # of each scramble
 _SIGNED = 1 << 13  # labels times signs
+_MOST_PAIRED = 1 << 13  # averages times products of copies, beyond which signs are random, too
 _NOTHING = 1e-13  # of the largest variance of an average: what is rounding
 
 Fields = Mapping[int, Any]
@@ -84,8 +86,32 @@ def shifts(
         else:
             directions = _directions(_charged_influences(fixed, paths, tangents, **static))
         change = np.asarray(_charged(fixed, paths, tangents, directions, **static))
+        if meets_itself(program):
+            change = change + _change_of_pairs(fixed, given, scramble, counts, labels, **static)
         parts["H1"] = parts["H1"] + change.reshape(len(ends), -1)
     return {letter: parts[letter] for letter in letters}
+
+
+def _change_of_pairs(
+    fixed: Fields,
+    given: Given,
+    scramble: int,
+    counts: Sequence[int],
+    labels: int,
+    *,
+    program: Program,
+    ends: tuple[int, ...],
+) -> np.ndarray:
+    """The sum of changes of the NTK along directions of the weights of products of tangents."""
+    static = {"program": program, "ends": ends, "exact": given.exact}
+    own, copies = equal(populations(program, ends), given.paths), given.copies
+    if counts[0] * copies**2 > _MOST_PAIRED:
+        whole = {p: np.zeros((copies, copies, len(w))) for p, w in own.items()}
+        directions = _signs(whole, labels, (scramble, 3))
+    else:
+        influences = _paired_influences(fixed, given.paths, given.tangents, **static)
+        directions = _directions(influences)
+    return np.asarray(_paired(fixed, given.paths, given.tangents, directions, **static))
 
 
 def counted(
@@ -256,5 +282,43 @@ def _charged(
         step = _step(made.own, direction, nothing)
         change = Charged.run(made, mine, step, ends).change()
         return _pairs([change.ntk(end) for end in ends])
+
+    return jax.lax.map(along, directions).sum(axis=0)
+
+
+def _still_pairs(
+    fixed: Fields, paths: Fields, copies: int, program: Program, ends: tuple[int, ...]
+) -> tuple[Particles, dict[int, Any]]:
+    """The program at equal weights, and no weights of products of tangents."""
+    weights = equal(populations(program, ends), paths)
+    made = Particles.run(program, ends, fixed, weights, paths=paths)
+    return made, {p: jnp.zeros((copies, copies, len(w))) for p, w in weights.items()}
+
+
+@partial(jax.jit, static_argnames=("program", "ends", "exact"))
+def _paired_influences(
+    fixed: Fields, paths: Fields, given: Fields, *, program: Program, ends: tuple[int, ...], exact: bool
+) -> Any:  # fmt: skip
+    """On all averages of two tangents, scaled."""
+    copies = len(next(iter(given.values())))
+    made, nothing = _still_pairs(fixed, paths, copies, program, ends)
+
+    def averages(weights: Weights) -> Any:
+        return _list(moved(made, given, weights, exact=exact))
+
+    return scaled(made.own, slopes(averages, nothing)[1])
+
+
+@partial(jax.jit, static_argnames=("program", "ends", "exact"))
+def _paired(
+    fixed: Fields, paths: Fields, given: Fields, directions: Any, *, program: Program, ends: tuple[int, ...],
+    exact: bool,
+) -> Any:  # fmt: skip
+    """The sum of changes of the NTK along directions of the weights of products of tangents."""
+    copies = len(next(iter(given.values())))
+    made, nothing = _still_pairs(fixed, paths, copies, program, ends)
+
+    def along(direction: Any) -> Any:
+        return _pairs(bent(made, given, _step(made.own, direction, nothing), ends, exact=exact))
 
     return jax.lax.map(along, directions).sum(axis=0)

@@ -64,6 +64,16 @@ class Kernels:
             _set(found, a, size, self.strip(of, lifts, a))
         return found
 
+    def beside(self, of: Mapping[int, Square], root: int, end: int) -> np.ndarray:
+        """Covariances of all labels of a population with a layer of one site, (input, label, other input)."""
+        own = self.layout
+        parts = [
+            lift.maps[0] @ (own.ends[end][j].maps[0] @ of[j]).T
+            for j, lift in own.lifts[root].items()
+            if j in own.ends[end]
+        ]
+        return sum(parts[1:], parts[0]).reshape(own.inputs, -1, own.inputs)
+
     def moments(
         self, hop: Hop, a: int, orders: Sequence[tuple[int, int]], last: int | None = None
     ) -> Moments:
