@@ -16,7 +16,7 @@ from scalewise.training.tiles._rules import Accuracy
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may
 FINER = tuple(Accuracy(2e-5 * _RATIO**k, 1e-2 * _RATIO**k, 1e-2 * _RATIO**k) for k in range(10))
 # For many samples, of which series leave out the most.
-MANY = tuple(Accuracy(1e-5 * _RATIO**k, 1e-2 * _RATIO**k, 1e-3 * _RATIO**k) for k in range(9))
+MANY = tuple(Accuracy(1e-5 * _RATIO**k, 1e-2 * _RATIO**k, 2e-3 * _RATIO**k) for k in range(9))
 ACCURACIES = FINER[:3]
 ENOUGH = 0.01  # of an outcome, root mean square
 _SLOWEST = 0.75  # of a step to the one before, where steps become smaller at all

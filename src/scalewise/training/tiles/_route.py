@@ -147,7 +147,7 @@ class _Scale:
 
 
 def _of_few(found: Arrays, count: int, tests: np.ndarray) -> Arrays:
-    """Outcomes of all samples, on a few of the tests alone."""
+    """What outcomes of all samples are on a few of the tests."""
     rows = np.concatenate([np.arange(count), count + tests])
     places = {
         "output_covariance_nlo": (..., *np.ix_(tests, tests)),
