@@ -17,8 +17,7 @@ PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
 CONTRACTIONS = f"{TESTS}::test_contractions_are_those_of_whole_tensors"
 BLOCKS = f"{TESTS}::test_blocks_and_what_is_kept_of_them_change_nothing"
-DISTANCES = f"{TESTS}::test_errors_are_twice_what_a_finer_accuracy_says_of_a_few_tests"
-TRUE = f"{TESTS}::test_stated_errors_are_true"
+SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
 COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
 FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
 FAMILIES = f"{TESTS}::test_families_that_share_sums_are_those_made_alone"
@@ -154,6 +153,12 @@ MUTANTS = (
         "part *= dtype.type(1.0)",
         FAMILIES,
     ),
+    of_refined(
+        "tiles, errors: a leap is made for no more than a step",
+        "fine.nodes / coarse.nodes",
+        "_RATIO",
+        SHARES,
+    ),
     of_rules(
         "tiles, given two: nodes thinned along one axis twice",
         "(i + j) % 2 == 0 if turn % 2 == 0 else i % 2 == 0",
@@ -190,8 +195,8 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "_seen(sizes[name]) * at_least_usual(value, steps[name])",
-        "_seen(sizes[name]) * steps[name]",
+        "share[name] * at_least_usual(value, steps[name])",
+        "share[name] * steps[name]",
     ),
     of_refined(
         "tiles, errors: a step that is small by chance is believed",
@@ -223,34 +228,16 @@ MUTANTS = (
         ASKED,
     ),
     of_refined(
-        "tiles, errors: the distance of a few tests is all that is left",
-        "_SAFETY * _size(value - coarse[name])",
-        "_size(value - coarse[name])",
-        DISTANCES,
+        "tiles, errors: the smallest share of few samples",
+        "max(shares, default=1.0)",
+        "min(shares, default=1.0)",
+        SHARES,
     ),
     of_refined(
-        "tiles, errors: all tests at an accuracy that is not enough",
-        "here, at, after = after, own, few(finer)",
-        "here, at, after = after, at, few(finer)",
-        DISTANCES,
-    ),
-    of_refined(
-        "tiles, errors: rounding is not counted",
-        "        least = max(rounding, finer.across)\n",
-        "        least = finer.across\n",
-        DISTANCES,
-    ),
-    of_refined(
-        "tiles, errors: a distance that is small by chance is believed",
-        "max(share, least) * np.maximum",
-        "share * np.maximum",
-        DISTANCES,
-    ),
-    of_route(
-        "tiles, errors: a few tests compared with others",
-        "places.get(name, (..., tests))",
-        "places.get(name, (..., slice(len(tests))))",
-        TRUE,
+        "tiles, errors: more than a step is believed",
+        "min(1.0, max(shares, default=1.0))",
+        "max(shares, default=1.0)",
+        SHARES,
     ),
     of_tiles(
         "tiles, given two that are one: as others",

@@ -313,9 +313,7 @@ def test_contractions_are_those_of_whole_tensors(
     monkeypatch.setattr(_sums, "Tensors", Given)
     monkeypatch.setattr(_sums, "blocks", lambda *_: [np.arange(2), np.arange(2, 3)])
     K, Theta = (kernels.square()[kind][-1] for kind in ("kernel", "ntk"))
-    setting = _route._setting(asked, K, Theta, kernels.trained)
-    found = _route._outcomes(asked.task.test_targets, setting, [], names)
-    found["learning_parameter"] = found["learning_parameter"].max()
+    found = _route._outcomes(asked, _route._setting(asked, K, Theta, kernels.trained), [], names)
     assert found.keys() == want.keys() == names | {"learning_parameter"}
     # Weights are sums over few times, good to 1e-6.
     off = {k: np.abs(found[k] - want[k]).max() / np.abs(want[k]).max() for k in want}
@@ -378,7 +376,7 @@ def test_many_close_samples_are_as_exact_as_is_said(monkeypatch: pytest.MonkeyPa
 
 
 def test_samples_may_come_in_any_order_and_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_route, "_WORK", 0.0)
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
     net, known = network(3, "gelu"), task(5, 4, 3)
     names = ["output_mean_nlo", "output_covariance_nlo", "ntk_change_nlo"]
     plain = TILES.compute(Asked(net, known, GradientFlow()), names)
@@ -501,7 +499,7 @@ def test_whole_tensors_beside_tiles_are_for_who_names_them() -> None:
 
 
 def test_a_call_of_many_samples_comes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_route, "_WORK", 0.0)
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
     net = network(2, "sin")
     found = sw.predict_training(net, task(1, 9, 2), observables=["output_mean_nlo"])
     assert found.attrs["route"] == "tiles"
@@ -542,60 +540,37 @@ def test_accuracies_are_taken_until_little_moves() -> None:
     assert len(asked) == 2
 
 
-def test_errors_are_twice_what_a_finer_accuracy_says_of_a_few_tests() -> None:
-    """All tests are found once if the first accuracy is enough, and again at the one that is."""
-    levels, taken = _refined.MANY[:4], list[tuple[str, Accuracy]]()
+def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:
+    """The largest share over outcomes that are arrays; more than the whole step is not believed."""
+    levels = (*_refined.ACCURACIES, _refined._FINEST)
 
-    def outcomes(kind: str, *, last: slice = slice(None)) -> Callable[[Accuracy], dict]:
+    def outcomes(*whole: float) -> Callable[[Accuracy], dict[str, np.ndarray]]:
         def found(accuracy: Accuracy) -> dict[str, np.ndarray]:
-            taken.append((kind, accuracy))
-            off = steps[levels.index(accuracy)]
-            return {"one": np.array([0.0, 0.0, 1.0, 3.0])[last] * (1 + off), "still": np.ones(2)}
+            value = whole[levels.index(accuracy)]
+            return {
+                "one": np.full(3, value),
+                "two": np.array(9 * value * value),
+                "less": np.full(3, whole[min(levels.index(accuracy), 1)]),
+                "still": np.ones(3),
+            }
 
         return found
 
-    def part(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return found | {"one": found["one"][2:]}
-
-    def asked(
-        enough: float, count: int = 4, rounding: float = 0.0
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        taken.clear()
-        few = outcomes("few", last=slice(2, None))
-        return _refined.compared(
-            outcomes("whole"),
-            few,
-            part,
-            ["one"],
-            enough=enough,
-            levels=levels[:count],
-            rounding=rounding,
-        )
-
-    steps = (0.1, 0.02, 0.001, 0.0)
-    size = np.sqrt(10 / 4)
-    for enough, count, at, share in (
-        (0.2, 4, 0, 0.16 / 1.02),
-        (0.04, 4, 1, 0.038 / 1.001),
-        (1e-6, 2, 0, 0.16 / 1.02),
-        (1e-6, 3, 1, 0.038 / 1.001),
+    whole = outcomes(1.1, 1.0, 1.0, 1.0)
+    for few, share in (
+        (outcomes(2.4, 2.0, 1.9, 1.8), 0.5),
+        (outcomes(2.4, 2.0, 2.0, 2.0), _refined._RATIO),
+        (outcomes(2.1, 2.0, 2.5, 2.7), 1.0),
+        (outcomes(2.0, 2.0, 2.0, 2.0), 1.0),
     ):
-        values, errors = asked(enough, count)
-        assert [accuracy for kind, accuracy in taken if kind == "whole"] == [
-            levels[0],
-            *levels[at : at + 1][: bool(at)],
-        ]
-        np.testing.assert_allclose(values["one"][3], 3 * (1 + steps[at]))
-        unit = size * (1 + steps[at])
-        np.testing.assert_allclose(errors["one"][[0, 3]], [share * unit, share * values["one"][3]])
-        np.testing.assert_allclose(errors["still"], levels[at + 1].across)
-    np.testing.assert_allclose(asked(0.04, rounding=0.01)[1]["still"], 0.01)
-    # A few that are all tests are known at the finer accuracy.
-    taken.clear()
-    every = outcomes("whole")
-    values, _ = _refined.compared(every, every, dict, ["one"], enough=0.2, levels=levels)
-    np.testing.assert_allclose(values["one"][3], 3 * (1 + steps[1]))
-    assert len(taken) == 2
+        _, errors = _refined.refined(whole, lambda _: False, few)
+        np.testing.assert_allclose(errors["one"], 2 * share * 0.1 * np.sqrt(2), rtol=1e-9)
+    for level, next_ in itertools.pairwise(levels):
+        assert level.series > next_.series
+    # A leap over one accuracy leaves a share that is that of both steps together.
+    leap = levels[::2]
+    _, errors = _refined.refined(whole, lambda _: True, outcomes(3, 2.5, 2, 2), levels=leap)
+    np.testing.assert_allclose(errors["one"], 2 * _refined._RATIO**2 * 0.1 * np.sqrt(2), rtol=1e-9)
 
 
 def test_families_that_share_sums_are_those_made_alone() -> None:
@@ -647,20 +622,20 @@ AWKWARD = (
 def test_stated_errors_are_true(
     activation: str, C_W: float, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few tests speak for all, whether weights are small or large, and for inputs that are almost parallel."""
+    """Few samples speak for all, whether weights are small or large, and for inputs that are almost parallel."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal(12) + spread * rng.standard_normal((11, 12))
     net = sw.MLP(3, 64, activation, input_dim=12, output_dim=1, **(SCALES | {"C_W": C_W}))
     given = sw.Task(x[:8], rng.standard_normal((8, 1)), test_inputs=x[8:])
     asked = Asked(net, given, GradientDescent())
     names = ["output_mean_nlo", "output_covariance_nlo"]
-    levels, failures = _refined.MANY, []
-    monkeypatch.setattr(_route, "_WORK", 0.0)
-    monkeypatch.setattr(_route, "MANY", levels[2:])
+    levels, failures = _refined.ACCURACIES, []
+    monkeypatch.setattr(_refined, "ACCURACIES", (_refined._FINEST,) * 2)
     known = TILES.compute(asked, names).values
-    monkeypatch.setattr(_route, "MANY", levels)
+    monkeypatch.setattr(_refined, "ACCURACIES", levels[:2])
     monkeypatch.setattr(_route, "_DOUBLE", 7)
-    monkeypatch.setattr(_route, "_FEW_TESTS", 2)
+    for name, most in (("_FEW", 4), ("_FEW_TESTS", 2)):
+        monkeypatch.setattr(_route, name, most)
     found = TILES.compute(asked, names)
     for name in names:
         gap, stated = (
@@ -673,7 +648,7 @@ def test_stated_errors_are_true(
 
 
 def test_each_accuracy_is_five_times_the_one_before() -> None:
-    for one, next_ in (*itertools.pairwise(_refined.FINER), *itertools.pairwise(_refined.MANY)):
+    for one, next_ in itertools.pairwise((*_refined.ACCURACIES, _refined._FINEST)):
         for name, part in dataclasses.asdict(one).items():
             assert getattr(next_, name) == pytest.approx(_refined._RATIO * part)
 
@@ -681,8 +656,7 @@ def test_each_accuracy_is_five_times_the_one_before() -> None:
 def test_blocks_and_what_is_kept_of_them_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(network(3, "gelu", 2), task(3, 5, 2, 2), GradientDescent())
     coarse = Accuracy(1e-2, 1e-1, 0.5)
-    none = {"learning_parameter": np.zeros(1)}
-    monkeypatch.setattr(_route, "compared", lambda whole, *_, **__: (whole(coarse), none))
+    monkeypatch.setattr(_route, "refined", lambda found, *_, **__: (found(coarse), {}))
     names = sorted(TILES.outcomes - {"output_mean_nlo_by_layer"})
     more, lots = [], _sums.KEPT
     for sizes, kept in (((5,), lots), ((2, 2, 1), lots), ((1, 3, 1), 0)):
@@ -714,11 +688,12 @@ def test_single_precision_is_enough_for_many_samples(
         return found
 
     monkeypatch.setattr(Tensors, "last", noted)
-    monkeypatch.setattr(_route, "_WORK", 0.0)
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
     want = TILES.compute(asked, names)
     assert set(seen) == {np.float64}
     seen.clear()
     monkeypatch.setattr(_route, "_DOUBLE", 4)
+    monkeypatch.setattr(_route, "_few", lambda *_: None)
     found = TILES.compute(asked, names)
     assert seen.count(np.float32) > 10 * seen.count(np.float64)
     for name in names:

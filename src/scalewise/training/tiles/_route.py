@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from scalewise.tasks import Task
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._route import Route, RouteResult
-from scalewise.training._spectrum import Spectrum
+from scalewise.training._spectrum import Spectrum, spectrum
 from scalewise.training.tiles._covariance import Change, Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
-from scalewise.training.tiles._refined import ENOUGH, MANY, compared, tell_of_time
+from scalewise.training.tiles._refined import (
+    ACCURACIES,
+    FINER,
+    levels_until,
+    refined,
+    tell_of_time,
+)
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._setting import Setting, Site, sites
 from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
 from scalewise.training.width._dense import unknown
 
-_WORK = 1e12  # multiplications of each kind of expectations, for all tests at a second accuracy
-_RATE = 4.4e9  # multiplications of each kind in a second
+_WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
+_RATE = 4.1e9  # multiplications of each kind in a second
 _QUICK_RATE = 3e9  # the same, where a few kinds are enough
-_BESIDE = 4000  # multiplications of each kind for each number of a tensor, whatever the accuracy
+_BESIDE = 1300  # multiplications of each kind for each number of a tensor, whatever the accuracy
 _INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
-_SINGLE = 3e-3  # an accuracy for which single precision is enough; what it may leave out
-_FEW_TESTS = 4  # that tell what an accuracy leaves out
-_MORE = "Two or three times as long where its first accuracy is not enough. "
-_LESS = "Half as many training samples take a sixteenth."
+_SINGLE = 3e-3  # an accuracy for which single precision is enough
+_FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 _OF_PAIRS = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo"})
@@ -68,37 +74,38 @@ def _obstacle(asked: Asked, name: str) -> str:
 
 
 def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
-    """All tests at one accuracy of expectations, which a few tests at the next one say is enough."""
+    """At one accuracy of expectations after the other."""
     asked, wanted = kernels.asked, frozenset(names)
-    count, tests = len(asked.task.inputs), len(asked.tests)
-    every, some = np.arange(tests), np.linspace(0, tests - 1, min(tests, _FEW_TESTS)).astype(int)
-    whole = _Scale(kernels, every, wanted)
-    few = whole if len(some) == tests else _Scale(kernels, some, wanted)
+    K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
+    setting, nodes = _setting(asked, K[-1], Theta[-1], kernels.trained), 0
+    fine = asked.accuracy is not None and asked.accuracy < _SINGLE
+    dtype = np.float64 if setting.count <= _DOUBLE or fine else np.float32
+    layers = sites(asked.net, (K, Theta), dtype=dtype)
 
-    def part(found: Arrays) -> Arrays:
-        return found if few is whole else _of_few(found, count, some)
+    entries = (setting.count * len(setting.K)) ** 2
 
-    levels = MANY
+    def at(accuracy: Accuracy) -> Arrays:
+        nonlocal nodes
+        stack = layers(accuracy)
+        nodes = max(site.given.rule.w.size for site in stack)
+        return _outcomes(asked, setting, stack, wanted)
+
+    def work(accuracy: Accuracy) -> float:
+        return float(entries * sum(sum(site.given.rule.nodes) for site in layers(accuracy)))
+
+    def fits(accuracy: Accuracy) -> bool:
+        return asked.accuracy is not None or work(accuracy) <= _WORK
+
+    rate, beside = (_RATE, _BESIDE) if wanted & (_OF_MEAN | _OF_NTK) else (_QUICK_RATE, 0)
+    many = setting.count > _DOUBLE
+    levels = ACCURACIES if asked.accuracy is None else levels_until(asked.accuracy)
+    seconds = [(work(accuracy) + beside * entries) / rate for accuracy in levels]
+    tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
+    some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
-        more = whole.work(MANY[1]) <= _WORK
-        levels = MANY[: 3 if more else 2]
-    beside = _BESIDE if wanted & (_OF_MEAN | _OF_NTK) else 0
-    rate = _RATE if wanted & (_OF_MEAN | _OF_NTK) else _QUICK_RATE
-    first = zip((whole, few), levels, strict=False)
-    seconds = [(scale.work(level) + beside * scale.entries) / rate for scale, level in first]
-    tell_of_time(seconds, count, _MORE + _LESS if len(levels) > 2 else _LESS)
-    enough = ENOUGH if asked.accuracy is None else asked.accuracy
-    values, errors = compared(
-        whole.found,
-        few.found,
-        part,
-        wanted,
-        enough=enough,
-        levels=levels,
-        rounding=0.0 if whole.double else _SINGLE,
-    )
-    for known in (values, errors):
-        known["learning_parameter"] = np.asarray(known["learning_parameter"].max(initial=0.0))
+        values, errors = refined(at, fits, some, wanted)
+    else:
+        values, errors = refined(at, fits, some, wanted, enough=asked.accuracy, levels=FINER)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS
@@ -106,55 +113,9 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
         coords["layer"] = range(1, asked.net.depth)
     attributes = {
         "learning_parameter": float(values["learning_parameter"]),
-        "nodes": whole.nodes,
+        "nodes": nodes,
     }
     return RouteResult(values, errors, coords, attributes)
-
-
-class _Scale:
-    """All training samples with some of the tests.
-
-    Args:
-        kernels: Of all samples.
-        tests: Which tests.
-        wanted: Names of outcomes.
-    """
-
-    def __init__(self, kernels: SampleKernels, tests: np.ndarray, wanted: frozenset[str]) -> None:
-        asked, self._wanted = kernels.asked, wanted
-        task, count = asked.task, len(asked.task.inputs)
-        known = task.test_targets
-        rows = np.concatenate([np.arange(count), count + tests])
-        K, Theta = (kernels.square()[kind][:, rows][:, :, rows] for kind in ("kernel", "ntk"))
-        fine = asked.accuracy is not None and asked.accuracy < _SINGLE
-        self.double = count <= _DOUBLE or fine
-        dtype = np.float64 if self.double else np.float32
-        self._targets = None if known is None else known[tests]
-        self._setting = _setting(asked, K[-1], Theta[-1], kernels.trained)
-        self._layers = sites(asked.net, (K, Theta), dtype=dtype)
-        self.entries, self.nodes = (count * len(rows)) ** 2, 0
-
-    def work(self, accuracy: Accuracy) -> float:
-        """Multiplications of each kind of expectations."""
-        stack = self._layers(accuracy)
-        return float(self.entries * sum(sum(site.given.rule.nodes) for site in stack))
-
-    def found(self, accuracy: Accuracy) -> Arrays:
-        """Outcomes at an accuracy of expectations."""
-        stack = self._layers(accuracy)
-        self.nodes = max(site.given.rule.w.size for site in stack)
-        return _outcomes(self._targets, self._setting, stack, self._wanted)
-
-
-def _of_few(found: Arrays, count: int, tests: np.ndarray) -> Arrays:
-    """What outcomes of all samples are on a few of the tests."""
-    rows = np.concatenate([np.arange(count), count + tests])
-    places = {
-        "output_covariance_nlo": (..., *np.ix_(tests, tests)),
-        "ntk_change_nlo": (..., *np.ix_(rows, rows)),
-        "alignment_nlo": (...,),
-    }
-    return {name: values[places.get(name, (..., tests))] for name, values in found.items()}
 
 
 TILES = Route(
@@ -164,6 +125,32 @@ TILES = Route(
     _obstacle,
     _run,
 )
+
+
+def _few(
+    asked: Asked, K: np.ndarray, Theta: np.ndarray, wanted: frozenset[str]
+) -> Callable[[Accuracy], Arrays]:
+    """Outcomes of a task that has few of the samples."""
+    task, count = asked.task, len(asked.task.inputs)
+    train, tests = (
+        np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
+        for size, most in ((count, _FEW), (len(asked.tests), _FEW_TESTS))
+    )
+    known = task.test_targets
+    part = Task(
+        task.inputs[train],
+        task.targets[train],
+        test_inputs=asked.tests[tests],
+        test_targets=None if known is None else known[tests],
+        loss=task.loss,
+    )
+    own, rows = replace(asked, task=part), np.concatenate([train, count + tests])
+    kernels = K[:, rows][:, :, rows], Theta[:, rows][:, :, rows]
+    few = kernels[1][-1][: len(train), : len(train)]
+    trained = spectrum(few, "NTK of the training samples")
+    setting = _setting(own, kernels[0][-1], kernels[1][-1], trained)
+    layers = sites(asked.net, kernels)
+    return lambda accuracy: _outcomes(own, setting, layers(accuracy), wanted)
 
 
 def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray, trained: Spectrum) -> Setting:
@@ -183,9 +170,7 @@ def _memory(asked: Asked, count: int, tests: int) -> int:
     return 4 * single + 8 * (sums + slopes + 100 * layers * samples**2)
 
 
-def _outcomes(
-    targets: np.ndarray | None, setting: Setting, stack: list[Site], wanted: frozenset[str]
-) -> Arrays:
+def _outcomes(asked: Asked, setting: Setting, stack: list[Site], wanted: frozenset[str]) -> Arrays:
     """Everything that is wanted, at one accuracy."""
     tests = slice(setting.count, None)
     sums = Sums(stack, len(setting.K), setting.count)
@@ -209,8 +194,9 @@ def _outcomes(
         found["output_mean_nlo_by_layer"] = np.array(alone)
     found["learning_parameter"] = _learning_parameter(setting, np.einsum("iidd->id", moved))
     if "test_loss_nlo" in wanted:
-        assert targets is not None
-        bias = setting.mean[:, tests] - targets.T
+        wanted_outputs = asked.task.test_targets
+        assert wanted_outputs is not None
+        bias = setting.mean[:, tests] - wanted_outputs.T
         moves = bias * found["output_mean_nlo"] + 0.5 * found["variance_nlo"]
         found["test_loss_nlo"] = moves.sum(axis=0)
     if of_ntk is not None:
@@ -235,8 +221,8 @@ def _of_ntk(setting: Setting, change: np.ndarray) -> Arrays:
 
 
 def _learning_parameter(setting: Setting, added: np.ndarray) -> np.ndarray:
-    """The share of each variance at infinite width that fluctuations of the NTK add."""
+    """The largest share of a variance at infinite width that fluctuations of the NTK add."""
     tests = slice(setting.count, None)
     leading, own = (np.diag(x)[tests] for x in (setting.covariance, setting.K))
     open_ = leading > _KNOWN * own
-    return np.divide(added, leading, out=np.zeros_like(added), where=open_)
+    return np.asarray(np.max(added[:, open_] / leading[open_], initial=0.0))
