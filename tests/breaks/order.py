@@ -29,7 +29,6 @@ of_jets = row(
 )
 
 MUTANTS = (
-    of_pairs("tangents beside each other: in one order", 'for ab in ("cd", "dc")', 'for ab in ("cd", "cd")'),
     of_pairs("tangents beside each other: no root of 2", "/ math.sqrt(2)", "/ 2"),
     of_pairs("tangents beside each other: no half", "0.5 * part for part in", "part for part in"),
     of_pairs(
