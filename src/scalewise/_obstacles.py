@@ -5,6 +5,7 @@ An observable of order 1/n takes derivatives: of activations in expectations, or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from scalewise.activations import Activation
@@ -74,7 +75,23 @@ def of_units(net: Network) -> str:
     """For one that takes a slope in each unit, whose random numbers are all normal."""
     if any(isinstance(node, _nodes.Drop) for node in net.program.nodes):
         return "masks of Dropout are not among the random numbers whose influence is followed"
-    return next(filter(None, map(jump, all_activations(net))), "")
+    return few_normed(net) or next(filter(None, map(jump, all_activations(net))), "")
+
+
+def few_normed(net: Network) -> str:
+    """For one that expands the inverse of a variance over channels, which has a mean if these are enough."""
+    program = net.program
+    for node in program.nodes:
+        if isinstance(node, _nodes.Norm):
+            least = 4 if node.centred else 3
+            count = program.channels[node.of[0]] // node.groups
+            count *= math.prod(program.positions[node.of[0]]) if node.joint else 1
+            if count < least:
+                return (
+                    f"a norm over {count} channels divides by a variance whose inverse has no mean, so that there "
+                    f"is no expansion in 1/n; it takes {least} channels at least"
+                )
+    return ""
 
 
 def of_bent_units(net: Network) -> str:

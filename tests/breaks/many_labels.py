@@ -95,6 +95,10 @@ MUTANTS = (
         "v + standing[key][0][b]",
     ),
     of_exact("chaos: linear parts dropped", "told += _told(of.linear, linear)", "pass"),
+    row(
+        "theory/order/_many_labels.py",
+        f"{TESTS}::test_errors_are_between_what_scrambles_say_and_what_is_usual",
+    )("errors of many labels: the usual one counts for nothing", "alike = freedom *", "alike = 0 *"),
     of_own(
         "neurons of many labels: one of two ways",
         "rows += share * (found[first, second, one, other] + turned)",

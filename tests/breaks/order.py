@@ -34,6 +34,9 @@ MUTANTS = (
         'for ab in ("cd", "dc")',
         'for ab in ("cd", "cd")',
     ),
+    row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
+        "obstacles: norms over any number of channels", "if count < least:", "if count < 0:"
+    ),
     of_pairs("tangents beside each other: no root of 2", "/ math.sqrt(2)", "/ 2"),
     of_pairs("tangents beside each other: no half", "0.5 * part for part in", "part for part in"),
     of_pairs(

@@ -15,6 +15,7 @@ from scalewise.theory.flow import (
 )
 from scalewise.theory.flow._expansion import _spread
 from scalewise.theory.order import tensor_flow
+from scalewise.theory.order._terms import response, sources
 
 APART = np.array([[1.0, 0.2, 0.5], [-0.3, 1.2, 0.1], [-1.0, -0.1, -0.4], [2.0, 0.4, 1.1]])
 SMOOTH = ["tanh", "sin", "erf", "gelu", "swish", "sigmoid", "softplus", "monomial(2)", "linear"]
@@ -165,3 +166,15 @@ def test_ensembles_fluctuate_as_it_says(name: str, width: int, C_W: float) -> No
     assert moved.max() < epsilon
     if name == "tanh":  # the diagonal alone would have said much less
         assert np.diagonal(spread).max() < 0.7 * spread.max()
+
+
+def test_coefficients_written_by_hand_are_those_of_the_rule() -> None:
+    """Of M_11, M_20 and M_02, by the covariance that changes."""
+    changes = response(((), ()), flat=False)
+    by_sites = {change.at: dict(terms) for change, terms in changes.items()}
+    assert by_sites == {
+        (0, 0): {((2, 0), 0): 0.5},
+        (0, 1): {((1, 1), 0): 1.0},
+        (1, 1): {((0, 2), 0): 0.5},
+    }
+    assert dict(sources(((), ()))) == {"C_W": ((), ())}

@@ -207,6 +207,23 @@ def test_neither_parts_nor_single_precision_change_what_is_found(
         np.testing.assert_allclose(value / scale, known[letter][0] / scale, atol=2e-5)
 
 
+def test_errors_are_between_what_scrambles_say_and_what_is_usual() -> None:
+    """Of numbers whose variances differ by a factor of two or so: none is far too large or too small."""
+    rng = np.random.default_rng(0)
+    values, errors = (_many_labels.OfPairs("V", 1, 24) for _ in range(2))
+    values.stored[:] = rng.choice([-1.0, 1.0], size=values.stored.shape)
+    for spread, low, high in ((0.0, 0.85, 1.25), (0.35, 0.65, 1.6)):
+        true = np.exp(spread * rng.normal(size=errors.stored.shape))
+        freedom = _units.SCRAMBLES - 1
+        own = true * rng.chisquare(freedom, size=true.shape) / freedom
+        errors.stored[:] = own * _units.SCRAMBLES * freedom
+        _many_labels._settle_errors(values, errors, 0)
+        ratio = errors.stored / np.sqrt(true)
+        assert low < ratio.min()
+        assert ratio.max() < high
+        assert errors.stored.max() < np.sqrt(own.max())
+
+
 def test_graphs_of_their_own_are_those_of_each_input() -> None:
     """What differs from input to input stands in the block of its own."""
     layer = [sw.Features(3), sw.Aggregate(), sw.Dense(), "tanh", sw.Aggregate(), sw.Dense(), "tanh"]

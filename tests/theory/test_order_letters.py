@@ -423,6 +423,12 @@ REFUSED: dict[str, tuple[Layers, str]] = {
     "second derivatives in each channel, and there is a kink at z = 0": (
         (sw.Conv(3), sw.LayerNorm(), "relu", sw.GlobalAvgPool(), sw.Dense(1)), "A"
     ),
+    "a norm over 3 channels divides by a variance whose inverse has no mean": (
+        (sw.Dense(3), sw.LayerNorm(), "tanh", sw.GlobalAvgPool(), sw.Dense(1)), "V"
+    ),
+    "it takes 3 channels at least": (
+        (sw.Dense(), sw.RMSNorm(), sw.Dense(2), sw.RMSNorm(), sw.GlobalAvgPool(), sw.Dense(1)), "P"
+    ),
     "and a maximum has kinks": ((sw.Conv(3), sw.MaxPool(2), sw.Flatten(), sw.Dense(1)), "D"),
 }  # fmt: skip
 

@@ -26,8 +26,8 @@ from matplotlib.axes import Axes
 from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.limits import SGD, Lazy, train
-from scalewise.limits import Architecture as Limit
-from scalewise.networks import MLP, Architecture
+from scalewise.limits import Architecture
+from scalewise.networks import MLP, Network
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 from scalewise.training import ExpansionWarning, GradientDescent, predict_training
@@ -82,7 +82,7 @@ def _task() -> Task:
     return Task(x[:_TRAIN], y, test_inputs=x[_TRAIN:])
 
 
-def network(width: int, alpha: float) -> Architecture:
+def network(width: int, alpha: float) -> Network:
     r"""The network $\alpha f$ with the rate $\eta/\alpha^2$, as one of `MLP`.
 
     Args:
@@ -182,7 +182,7 @@ def _plain(task: Task, config: Config) -> float:
 def _limit(strength: float, *, config: Config) -> xr.Dataset:
     """The limit of maximal update that networks of this strength come to."""
     below, g2 = _DEPTH - 1, 1 / strength
-    net = Limit(
+    net = Architecture(
         mup(depth=_DEPTH),
         "tanh",
         C_W=(1 / _INPUTS,) + (1.0,) * (below - 1) + (g2,),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import polygamma
 
 from scalewise.networks import Network
 from scalewise.theory.order._forms import Form
@@ -47,6 +48,9 @@ _DOUBLE = (
 _ROUNDED, _ROUNDED_SINGLE = 1e-8, 1e-6  # of a tensor
 _TOGETHER = 1 << 8  # pairs of inputs, with those of one later input
 _PIECE = 1 << 20  # numbers of a tensor
+_MOST_ALIKE = (
+    4.0  # times its own scrambles that what is usual of a variance counts for; once at least
+)
 _SMALL = 1 << 23  # numbers of an array with four inputs, above which it is not made
 
 
@@ -260,9 +264,13 @@ def _by_scramble(values: np.ndarray | None, of: OfPairs, *, centred: bool) -> np
 
 
 def _settle_errors(values: OfPairs, errors: OfPairs, place: int) -> None:
-    """Standard errors from sums of squares: none below the rounding, the usual one, or the share of large numbers.
+    """Standard errors from sums of squares: between what scrambles say of a number and what is usual.
 
-    A few scrambles happen to agree here and there, and of many inputs most numbers are small beside a few.
+    A few scrambles happen to agree here and there, or not to, and of many inputs most numbers are small beside a
+    few: usual is the mean, or the share of large numbers. It counts for as many scrambles as the spread of
+    logarithms of variances beyond that of their estimates says.
+
+    Source: Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, (3) and section 6.2; the limits are ours.
     """
     value, error = values.stored[place], errors.stored[place]
     error /= SCRAMBLES * (SCRAMBLES - 1)
@@ -274,7 +282,16 @@ def _settle_errors(values: OfPairs, errors: OfPairs, place: int) -> None:
         seen += float(squares @ error[some])
         square += float(squares.sum())
         fourth += float(squares @ squares)
-    share = rounded**2 + (seen / fourth if fourth else 0.0)
-    usual = float(error.mean(dtype=np.float64)) + rounded**2 * square / len(value)
+    share = seen / fourth if fourth else 0.0
+    usual, freedom = float(error.mean(dtype=np.float64)), SCRAMBLES - 1
+    few = slice(None, None, max(1, len(value) // _PIECE))
+    told, expected = error[few], np.maximum(usual, share * np.square(value[few]))
+    there = told > 0
+    spread = np.var(np.log(told[there] / expected[there])) if there.any() else 0.0
+    beyond = float(spread - polygamma(1, freedom / 2))
+    alike = freedom * min(max((1 + 2 / max(beyond, 1e-9)) / freedom, 1.0), _MOST_ALIKE)
+    least = rounded**2 * square / len(value)
     for some in pieces:
-        error[some] = np.sqrt(error[some] + np.maximum(usual, share * np.square(value[some])))
+        squares = np.square(value[some])
+        known = freedom * error[some] + alike * np.maximum(usual, share * squares)
+        error[some] = np.sqrt(known / (freedom + alike) + np.maximum(least, rounded**2 * squares))

@@ -154,7 +154,7 @@ class Rests:
     Args:
         metric: (unit, input, input), of pairs of inputs once.
         ntk: Likewise.
-        mixed: Of a field at the first input and a tangent at the second.
+        mixed: Of a field at the first input and a tangent at the second; of each unit with both letters in turn.
         tangents: Of two of them.
     """
 
@@ -170,9 +170,14 @@ class Rests:
         return Rests(
             np.zeros(shape, dtype),
             np.zeros(shape, dtype) if ntk else None,
-            np.zeros(shape, dtype) if tangents else None,
+            np.zeros((2 * units, *shape[1:]), dtype) if tangents else None,
             np.zeros(shape, dtype) if tangents else None,
         )
+
+    def mixed_with(self, letter: int) -> np.ndarray:
+        """Those of one letter."""
+        assert self.mixed is not None
+        return self.mixed[letter::2]
 
 
 def add(rests: Rests, own: Units, found: Reading, a: int, inputs: int) -> None:
@@ -208,10 +213,11 @@ def take_off(
         if target is not None and slopes is not None:
             first, second = _linear(own.z, slopes, a)
             target[:, a, a:] -= first + second
-    if rests.mixed is not None and linear[0] is not None:
-        first, second = _linear(own.y[0], linear[0], a)
-        rests.mixed[:, a, a:] -= second
-        rests.mixed[:, a + 1 :, a] -= first[:, 1:]
+    for letter, y in enumerate(own.y if linear[0] is not None else ()):
+        first, second = _linear(y, linear[0], a)
+        mixed = rests.mixed_with(letter)
+        mixed[:, a, a:] -= second
+        mixed[:, a + 1 :, a] -= first[:, 1:]
 
 
 def _add_form(
@@ -224,15 +230,19 @@ def _add_form(
         rests.metric[:, a, a:] += _values(x, form, x, a)
         return
     first, second = y
-    of_x, mixed = _across(x, form.across, (x, first), a)
+    of_x, *several = _across(x, form.across, (x, first, second), a)
     turned, tangents = _across(first, form.across, (x, second), a)
-    (turned_tangents,) = _across(second, form.across, (first,), a)
+    turned_too, turned_tangents = _across(second, form.across, (x, first), a)
     rests.metric[:, a, a:] += of_x + _alone(x, form.own, x, a)
     size, twice = len(form.across), form.own.times(2.0)
     own, on = slice(a * size, (a + 1) * size), slice(a * size, None)
-    rests.mixed[:, a, a:] += mixed + twice.on_second(x[:, on], first[:, on])
-    turned += twice.on_first(x[:, own], first[:, own])
-    rests.mixed[:, a + 1 :, a] += turned[:, 1:]
+    for letter, (moved, mixed, over) in enumerate(
+        zip(y, several, (turned, turned_too), strict=True)
+    ):
+        to = rests.mixed_with(letter)
+        to[:, a, a:] += mixed + twice.on_second(x[:, on], moved[:, on])
+        over += twice.on_first(x[:, own], moved[:, own])
+        to[:, a + 1 :, a] += over[:, 1:]
     rests.tangents[:, a, a:] += tangents
     rests.tangents[:, a + 1 :, a] += turned_tangents[:, 1:]
 
