@@ -182,7 +182,8 @@ def seen(call: Call, sizes: Mapping[str, object], inputs: Inputs) -> Forward:
     told = walk.flow.summary()
     paths = walk.tracks.paths(k.passed for k in found if k.value is not None)
     return replace(
-        told, weights=_around(told.weights), lookups=_around(told.lookups), paths=paths, pieces=walk.read
+        told, weights=_around(told.weights), lookups=_around(told.lookups), paths=paths, pieces=walk.read,
+        uses={name: frozenset(found) for name, found in walk.sums.items()},
     )  # fmt: skip
 
 
