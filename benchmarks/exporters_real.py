@@ -41,13 +41,17 @@ ROWS: dict[str, tuple[bool, dict[str, tuple[str, ...]]]] = {
 }
 
 
+# The release that Megatron's newest commit is written for.
+_AT = {"Emerging-Optimizers": "v0.4.0"}
+
+
 def _unpacked(repository: Path, wanted: tuple[str, ...], folder: Path) -> str:
-    """The wanted files of a repository's newest commit, and that commit."""
-    git = ["git", "-C", str(repository)]
-    packed = subprocess.run([*git, "archive", "HEAD", *wanted], check=True, capture_output=True)
+    """The wanted files of a repository's newest commit, or of a release, and that commit."""
+    git, at = ["git", "-C", str(repository)], _AT.get(repository.name, "HEAD")
+    packed = subprocess.run([*git, "archive", at, *wanted], check=True, capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="data")
-    said = [*git, "log", "-1", "--format=%h %cs"]
+    said = [*git, "log", "-1", "--format=%h %cs", at]
     return subprocess.run(said, check=True, capture_output=True, text=True).stdout.strip()
 
 
