@@ -1,33 +1,56 @@
-"""Trainers of other people: the real classes where they are installed, and short stand-ins where not.
+"""Trainers of other people: short stand-ins, and the real classes of those that install without their dependencies.
 
-Each stand-in does what its source does to names and settings, and nothing else.
+Each stand-in does what its source does to names and settings, and nothing else. Steps of all real classes, and what
+they do to each parameter, are measured by `benchmarks/exporters_real.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
+import warnings
 from fnmatch import fnmatch
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
-# torchtitan 0.3.0 and Megatron-Core 0.16.1 import without their dependencies, apart from a few small ones.
-REAL_TITAN = all(importlib.util.find_spec(n) for n in ("torchtitan", "tyro", "spmd_types"))
-REAL_MEGATRON = importlib.util.find_spec("megatron") is not None
+# `pip install --no-deps` of these is enough to import the two.
+_NEEDS = {
+    "torchtitan": ("torchtitan", "tyro", "spmd_types", "docstring_parser", "typeguard"),
+    "megatron": ("megatron.core",),
+}
+
+
+def imported(trainer: str) -> None:
+    """Import the real trainer, or skip the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in _NEEDS[trainer]:
+            pytest.importorskip(
+                name,
+                reason=f"the real {trainer} is compared where it is installed: "
+                f"pip install --no-deps {' '.join(_NEEDS[trainer]).replace('megatron.core', 'megatron-core')}",
+            )
+        if trainer == "torchtitan":
+            importlib.import_module("torchtitan.components.optimizer")
+        else:
+            importlib.import_module("megatron.core.optimizer")
+
+
+def real_titan(found: Any, model: nn.Module) -> list[torch.optim.Optimizer]:
+    """The optimizers of torchtitan's own container; its `DistMuon` needs several devices."""
+    from torchtitan.components.optimizer import OptimizersContainer, ParamGroupConfig
+
+    config = OptimizersContainer.Config(
+        implementation="for-loop", param_groups=[ParamGroupConfig(**g) for g in found]
+    )
+    return list(config.build(model_parts=[model]).optimizers)
 
 
 def titan(found: Any, model: nn.Module) -> list[torch.optim.Optimizer]:
     """The optimizers of `OptimizersContainer`, in torchtitan/components/optimizer/optimizer.py of 0.3.0."""
-    muon = [g for g in found if g["optimizer_name"] == "DistMuon"]
-    if REAL_TITAN and not muon:  # DistMuon needs several devices
-        from torchtitan.components.optimizer import OptimizersContainer, ParamGroupConfig
-
-        config = OptimizersContainer.Config(
-            implementation="for-loop", param_groups=[ParamGroupConfig(**g) for g in found]
-        )
-        return list(config.build(model_parts=[model]).optimizers)
     classes = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "DistMuon": DistMuon}
     groups: dict[str, list[dict[str, Any]]] = {}
     claimed: set[str] = set()
@@ -59,18 +82,21 @@ class DistMuon(torch.optim.Optimizer):
         }  # fmt: skip
 
 
+def real_megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
+    """The groups that Megatron itself makes."""
+    from megatron.core.optimizer import OptimizerConfig, ParamKey, _get_param_groups
+
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(
+            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+        )
+    overrides = {ParamKey(name=g["name"]): g["override"] for g in found}
+    made: Any = [model]
+    return _get_param_groups(made, OptimizerConfig(lr=lr, min_lr=0.0), overrides)
+
+
 def megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
     """The groups of `_get_param_groups`, in megatron/core/optimizer/__init__.py of 0.16.1 and 0.20."""
-    if REAL_MEGATRON:
-        from megatron.core.optimizer import OptimizerConfig, ParamKey, _get_param_groups
-
-        if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group(
-                "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
-            )
-        overrides = {ParamKey(name=g["name"]): g["override"] for g in found}
-        made: Any = [model]
-        return _get_param_groups(made, OptimizerConfig(lr=lr, min_lr=0.0), overrides)
     groups = []
     for name, p in model.named_parameters():
         own: dict[str, Any] = {}
@@ -83,21 +109,24 @@ def megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
     return groups
 
 
-def scheduled(groups: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """Rate and decay of groups at the top and at the end of Megatron's linear schedule."""
-    optimizer: Any = type("Groups", (), {"param_groups": groups})()
-    if REAL_MEGATRON:
-        from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+def really_scheduled(groups: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Rate and decay of groups at the top and at the end of Megatron's own linear schedule."""
+    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
-        made = OptimizerParamScheduler(
-            optimizer, 0.0, 7.0, 0.5, 10, 100, "linear", 0.3, 0.3, 100, "constant",
-            use_checkpoint_opt_param_scheduler=False,
-        )  # fmt: skip
-        out = []
-        for steps in (10, 91):
-            made.step(steps)
-            out.append([(g["lr"], g["weight_decay"]) for g in groups])
-        return out[0], out[1]
+    optimizer: Any = type("Groups", (), {"param_groups": groups})()
+    made = OptimizerParamScheduler(
+        optimizer, 0.0, 7.0, 0.5, 10, 100, "linear", 0.3, 0.3, 100, "constant",
+        use_checkpoint_opt_param_scheduler=False,
+    )  # fmt: skip
+    out = []
+    for steps in (10, 91):
+        made.step(steps)
+        out.append([(g["lr"], g["weight_decay"]) for g in groups])
+    return out[0], out[1]
+
+
+def scheduled(groups: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Rate and decay of groups at the top and at the end of a linear schedule, as Megatron's is."""
     decays = [g.get("end_wd", 0.3) * g["wd_mult"] for g in groups]
     ends = [[g[key] for g in groups] for key in ("max_lr", "min_lr")]
     top, end = ([*zip(rates, decays, strict=True)] for rates in ends)

@@ -7,6 +7,7 @@ DECIDE = "tests/plan/test_decide.py"
 TABLE = "tests/plan/test_table.py"
 
 LAWS = "tests/plan/test_laws.py"
+STRANGERS = "tests/torch/test_strangers.py"
 of_rules = row("plan/_rules.py", RULES)
 of_laws = row("plan/_laws.py", LAWS)
 of_decide = row("plan/_decide.py", DECIDE)
@@ -27,6 +28,29 @@ of_paths = row("plan/_paths.py", USES)
 of_nested = row("plan/_nested.py", "tests/torch/test_outputs.py")
 
 MUTANTS = (
+    row("plan/_forward.py", STRANGERS)(
+        "forward: powers that undo each other are not there",
+        "if found != Gauge():",
+        "if found.total:",
+        f"{STRANGERS}::test_features_of_length_one_and_a_factor_that_makes_up_for_it",
+    ),
+    row("plan/_flow.py", STRANGERS)(
+        "flow: a tensor over its norm has entries of order one",
+        "return replace(weights, unit=norm.size**power) if power == -1 else weights",
+        "return weights",
+        f"{STRANGERS}::test_distances_of_what_has_length_one_do_not_grow",
+    ),
+    row("plan/_ambiguous.py", STRANGERS)(
+        "ambiguous: a spare readout is asked about",
+        "if len(roles) == 1}",
+        "if len(roles) > 1}",
+        f"{STRANGERS}::test_a_readout_that_the_pass_leaves_alone_goes_by_the_one_that_it_takes",
+    ),
+    row("jax/_trace.py", "tests/jax/test_both_ways.py")(
+        "jax: axes of a transposed layer are not known",
+        'not in ("transpose", "convert_element_type", "copy")',
+        'not in ("convert_element_type", "copy")',
+    ),
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
     of_rules(
         "plan rules: fan-in of a learning rate",

@@ -16,7 +16,17 @@ from scalewise.plan import PlanError
 from scalewise.plan._exported import globs, regex
 from scalewise.torch import TorchPlan
 from torch_models import Transformer
-from trainers_of_others import MuonAdamW, MuonWithAuxAdam, megatron, scheduled, titan
+from trainers_of_others import (
+    MuonAdamW,
+    MuonWithAuxAdam,
+    imported,
+    megatron,
+    real_megatron,
+    real_titan,
+    really_scheduled,
+    scheduled,
+    titan,
+)
 
 SETTINGS: dict[str, Any] = {"lr": 0.02, "eps": 1e-7, "weight_decay": 0.1}
 ADAM: dict[str, Any] = {"lr": 3e-3, "betas": (0.8, 0.95), "eps": 1e-9, "weight_decay": 0.2}
@@ -139,6 +149,41 @@ def test_torchtitan_and_megatron_train_by_adam_as_planned(which: str) -> None:
 def by_name_of(model: nn.Module, group: dict[str, Any]) -> dict[str, Any]:
     names = {id(p): n for n, p in model.named_parameters()}
     return {names[id(p)]: {k: group[k] for k in ("eps", "betas")} for p in group["params"]}
+
+
+def test_the_real_torchtitan_trains_as_its_stand_in() -> None:
+    imported("torchtitan")
+    for which in MODELS:
+        plan, model, groups = decayed_alike(which)
+        found = sw.torch.to_torchtitan(plan, betas=(0.8, 0.95), groups=groups, **SETTINGS)
+        one, two = (
+            [g for o in make(found, model) for g in o.param_groups] for make in (titan, real_titan)
+        )
+        assert by_name(model, one) == by_name(model, two)
+    wrong = [g | {"pattern": "^nothing$"} for g in found]
+    with pytest.raises(ValueError, match="matched no parameters"):
+        real_titan(wrong, model)
+
+
+def test_the_real_megatron_trains_as_its_stand_in() -> None:
+    imported("megatron")
+    for which in MODELS:
+        plan, model, groups = decayed_alike(which)
+        found = sw.torch.to_megatron(
+            plan, betas=(0.8, 0.95), min_lr=2e-3, groups=groups, **SETTINGS
+        )
+        own, theirs = megatron(found, model, lr=7.0), real_megatron(found, model, lr=7.0)
+        keys = ("eps", "betas", "max_lr", "min_lr", "start_wd", "end_wd")
+        assert by_name(model, own, keys) == by_name(model, theirs, keys)
+        for place in (0, 1):
+            ends = scheduled(own)[place], really_scheduled(theirs)[place]
+            named = [
+                {n: end for g, end in zip(gs, es, strict=True) for n in by_name_of(model, g)}
+                for gs, es in zip((own, theirs), ends, strict=True)
+            ]
+            assert named[0].keys() == named[1].keys()
+            for name, end in named[0].items():
+                assert named[1][name] == pytest.approx(end)
 
 
 @EVERY

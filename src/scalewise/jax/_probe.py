@@ -17,8 +17,10 @@ from scalewise.plan.spi import (
     Passes,
     Request,
     Sights,
+    Uses,
     Wording,
     compared,
+    explained,
     matching,
     ratios_of,
     taken,
@@ -81,20 +83,23 @@ def planned(request: Request, options: JaxOptions, sights: Sights) -> Plan:
         )
         along = {} if found is None else {"rank": found}
 
+    def known(found: Described) -> ModelDescription:
+        return _beside_modules(found.model, {} if passes is None else passes.narrow.uses)
+
     def further() -> tuple[ModelDescription, Fraction]:
         far = {**sizes.narrow, request.width: _FAR * request.base[request.width]}
-        return at(far).model, Fraction(_FAR)
+        return known(at(far)), Fraction(_FAR)
 
     probe = Probe(
-        base.model,
-        other.model,
+        known(base),
+        known(other),
         sizes.ratio,
-        target.model,
-        shallow and shallow.model,
+        known(target),
+        shallow and known(shallow),
         passes=passes,
         further=further,
-        widened=wider.model,
-        others={axis: m.model for axis, m in others.items()},
+        widened=known(wider),
+        others={axis: known(m) for axis, m in others.items()},
         other_passes=along,
     )
     linen = options.layout == "linen"
@@ -103,6 +108,12 @@ def planned(request: Request, options: JaxOptions, sights: Sights) -> Plan:
     # Built only when there is nothing left to ask.
     spreads = sights.once("spreads", deep, lambda: _spreads(request, options, deep, base))
     return make_plan(replace(probe, spreads=spreads), request, wording=wording)
+
+
+def _beside_modules(model: ModelDescription, uses: Uses) -> ModelDescription:
+    """The model, with what its code does with a layer's matrix beside what the layer does."""
+    ofs = {t.name for t in model.tensors if t.kind is Kind.MATRIX}
+    return explained(model, {name: found for name, found in uses.items() if name in ofs})
 
 
 def drawn_model(request: Request, name: str, seed: int) -> Any:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, Zeros, inner
-from scalewise.plan.spi import Flow, Passed, Tracks, Value, put_together
+from scalewise.plan.spi import Flow, Passed, Tracks, Use, Value, put_together
 
 # Marks a tensor of the model in what is traced.
 weight = Primitive("weight")
@@ -56,6 +56,7 @@ class Known:
         picked: How many were chosen, of an index of the largest entries; else 0.
         few: Of a mask of what was chosen: among how many it was, and how many.
         pieces: Lengths of the arrays that were put beside each other to make it, along one axis.
+        axes: Of a tensor of the model, transposed or not, which of its axes stands where.
     """
 
     value: Value | None = None
@@ -68,6 +69,7 @@ class Known:
     picked: int = 0
     few: tuple[int, int] | None = None
     pieces: tuple[int, ...] = ()
+    axes: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -78,11 +80,13 @@ class Walk:
         flow: What is told of products and multipliers.
         tracks: What is told of tensors behind each other.
         read: By name of tensor the lengths of what it sums over, where that was put together.
+        sums: By name of tensor the axes that it is summed over, as a whole.
     """
 
     flow: Flow = field(default_factory=Flow)
     tracks: Tracks = field(default_factory=Tracks)
     read: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    sums: dict[str, set[Use]] = field(default_factory=dict)
     _numbers: Any = field(default_factory=count)
 
     def input(self, array: Any) -> Known:
@@ -116,7 +120,17 @@ class Walk:
             name = eqn.params["name"]
             passed = self.tracks.weight(name)
             origin = frozenset([name])
-            return [Known(self.flow.weight(name), fixed[0], self._fresh(), origin, passed=passed)]
+            axes = tuple(range(eqn.outvars[0].aval.ndim))
+            return [
+                Known(
+                    self.flow.weight(name),
+                    fixed[0],
+                    self._fresh(),
+                    origin,
+                    passed=passed,
+                    axes=axes,
+                )
+            ]
         if all(k.value is None for k in given):
             return [Known(constant=c) for c in fixed]
         if eqn.primitive.name in _PRODUCTS and any(map(_is_zero, given[:2])):
@@ -128,7 +142,7 @@ class Walk:
             one = self._result(eqn, given)
             made = [k.passed for k in given if k.value is not None]
             passed = self.tracks.through(made, data=_data(one), lookup=_picks(eqn, given))
-            one = replace(one, passed=passed, pieces=_pieces(eqn, given))
+            one = replace(one, passed=passed, pieces=_pieces(eqn, given), axes=_axes(eqn, given[0]))
             parts = eqn.primitive.name in _PARTS
             found = [_told(eqn, given, self._as(v, one, parts)) for v in eqn.outvars]
         return [
@@ -272,9 +286,27 @@ class Walk:
         matrix, other = (two, one) if one.value.data else (one, two)
         if sum(other.pieces) == length and matrix.value is not None and not matrix.value.data:
             self.read |= {s.name: other.pieces for s in matrix.value.parts}
+        self._over_axes(eqn, matrix, 0 if matrix is one else 1)
         names = frozenset(s.name for s in value.parts if s.name)
         origin = whole.origin if any(s.kind == "product" for s in value.parts) else names
         return Known(value, lineage=self._fresh(), origin=origin)
+
+    def _over_axes(self, eqn: Any, matrix: Known, place: int) -> None:
+        """Take note of the axes that a tensor of the model is summed over."""
+        axes, shape = matrix.axes, eqn.invars[place].aval.shape
+        # A layer of many that a loop goes through, or one of many at once, is not the tensor as a whole.
+        if (
+            matrix.value is None
+            or axes is None
+            or len(axes) != len(shape)
+            or eqn.primitive.name != "dot_general"
+        ):
+            return
+        own, batch = (of[place] for of in eqn.params["dimension_numbers"])
+        if not batch:
+            use = Use("summed", tuple(sorted(axes[i] for i in own)))
+            for source in matrix.value.parts:
+                self.sums.setdefault(source.name, set()).add(use)
 
     def _multiplied(self, one: Known, two: Known, sign: int, whole: Known) -> Known:
         a, b, flow = one.value, two.value, self.flow
@@ -291,6 +323,10 @@ class Walk:
                 return replace(whole, value=flow.powered(a, 2.0), summed=0)
             other = flow.powered(b, -1.0) if sign == -1 else b
             return replace(whole, value=flow.multiplied(a, other, related=related), summed=0)
+        if a is not None and b is not None and not a.data and not b.data:
+            if sign == 1 and one is two:
+                return replace(whole, value=flow.powered(a, 2.0), summed=0)
+            a = flow.directed(a, b, sign)
         if a is not None and (b is None or a.data or not b.data):
             factor = _number(two)
             if sign == -1 and one.summed and abs(factor - one.summed) < 0.5:
@@ -336,6 +372,18 @@ def _pieces(eqn: Any, given: Sequence[Known]) -> tuple[int, ...]:
     if name in _SUMS or name in _PARTS:
         return ()
     return next((k.pieces for k in given if k.pieces and sum(k.pieces) in shape), ())
+
+
+def _axes(eqn: Any, first: Known) -> tuple[int, ...] | None:
+    """The axes of a tensor where an equation only moves them about."""
+    if first.axes is None or eqn.primitive.name not in (
+        "transpose",
+        "convert_element_type",
+        "copy",
+    ):
+        return None
+    moved = eqn.params.get("permutation", range(len(first.axes)))
+    return tuple(first.axes[i] for i in moved) if len(moved) == len(first.axes) else None
 
 
 def _number(of: Known) -> float:

@@ -57,17 +57,24 @@ def _seen(
     growing: dict[str, dict[int, Fraction]],
     paths: Paths,
 ) -> dict[str, Role]:
-    """Tensors among them that the pass made use of."""
+    """Tensors among them that the pass made use of, and those that are as large as them and left alone."""
     # It knows a tied tensor by its first name.
     first = {alias: t.name for t in places for alias in t.aliases}
     known = {t.name: first.get(t.name, t.name) for t in candidates}
     ends = paths.ending({first.get(n, n) for n, axes in growing.items() if axes})
     used = paths.used()
-    return {
+    out = {
         name: Role.OUTPUT if one in ends else Role.BOTTLENECK
         for name, one in known.items()
         if one in used
     }
+    # A copy beside the one in use, as of a readout that adapters keep.
+    alike: dict[tuple[int, ...], set[Role]] = {}
+    for t in candidates:
+        if t.name in out:
+            alike.setdefault(t.shape, set()).add(out[t.name])
+    spare = {t.name: alike.get(t.shape, set()) for t in candidates if t.name not in out}
+    return out | {name: next(iter(roles)) for name, roles in spare.items() if len(roles) == 1}
 
 
 def guessed(

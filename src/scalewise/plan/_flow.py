@@ -81,7 +81,9 @@ class Flow:
                 parts[source] = max(parts.get(source, 0.0), factor, key=abs)
         data, made = any(v.data for v in found), any(v.made for v in found)
         apart = found[0].apart if len(found) == 1 else frozenset()
-        return Value(parts, data, made, self._together([v for v in found if v.data]), apart)
+        units = [v.unit for v in found if any(s.name for s in v.parts)]
+        trails = self._together([v for v in found if v.data])
+        return Value(parts, data, made, trails, apart, max(units, default=1.0))
 
     def difference(self, one: Value, two: Value, sizes: Iterable[int]) -> Value:
         """One array less another.
@@ -141,7 +143,15 @@ class Flow:
         parts = {
             Source("lookup", s.name) if s.kind == "weight" else s: f for s, f in value.parts.items()
         }
-        return Value(parts)
+        return Value(parts, unit=value.unit)
+
+    def directed(self, weights: Value, norm: Value, power: float) -> Value:
+        """A tensor times a `power` of an array, which may be its own norm: then its entries have a known size."""
+        if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), 1.0)]:
+            return replace(weights, unit=norm.size**power) if power == -1 else weights
+        if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), -1.0)]:
+            return replace(weights, unit=norm.size) if power == 1 else weights
+        return weights
 
     def contracted(self, one: Value, two: Value, length: int, *, batched: bool = False) -> Value:
         """A product summed over an axis: a layer, or a product of two arrays.

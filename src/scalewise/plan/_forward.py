@@ -211,6 +211,7 @@ def _gauges(
         a, b = narrow[name], wide[name]
         pairs = ((a.before, b.before), (a.inside, b.inside), (a.after, b.after))
         found = Gauge(*(power(x, y, float(ratio)) for x, y in pairs))
-        if found.total:
+        # A power that others undo is still in what the module is given, or returns.
+        if found != Gauge():
             out[name] = found
     return out

@@ -55,6 +55,7 @@ class Value:
         made: Whether weights were multiplied with each other to make it: learnt queries, or a merged weight.
         trails: The products whose size it follows, until something tells large from small.
         apart: Where it is the difference of two arrays, the sizes of the axes that both of them have.
+        unit: The size of what tensors of the model write here, where each was divided by its own norm.
     """
 
     parts: Mapping[Source, float] = field(default_factory=dict)
@@ -62,11 +63,15 @@ class Value:
     made: bool = False
     trails: Mapping[Source, Trail] = field(default_factory=dict)
     apart: frozenset[int] = frozenset()
+    unit: float = 1.0
 
     @property
     def size(self) -> float:
         """The size of its entries, if those of all its sources are of order one."""
-        parts = (abs(f) for s, f in self.parts.items() if s.kind != "product")
+        own = self.unit
+        parts = (
+            abs(f) * (own if s.name else 1.0) for s, f in self.parts.items() if s.kind != "product"
+        )
         return max(parts, default=1.0)
 
     @property
@@ -77,5 +82,7 @@ class Value:
     @property
     def told(self) -> float:
         """The size of its entries once the tensors of the model stand for what multiplies them."""
-        parts = (1.0 if s.name else abs(f) for s, f in self.parts.items() if s.kind != "product")
+        parts = (
+            self.unit if s.name else abs(f) for s, f in self.parts.items() if s.kind != "product"
+        )
         return max(parts, default=1.0)

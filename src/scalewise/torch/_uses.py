@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from scalewise.plan.spi import Use, bare
 from scalewise.torch._nested import tensors_in
 
-_ADDING = frozenset("add sub rsub where cat stack copy masked_fill index_put lerp".split())  # noqa: SIM905
+_ADDING = frozenset(
+    """add sub rsub where cat stack copy masked_fill index_put lerp
+    cdist _cdist_forward _euclidean_dist""".split()  # noqa: SIM905
+)
 # By operation: where its two factors stand.
 _FACTORS = {
     "mm": 0,
