@@ -27,7 +27,7 @@ from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.limits import SGD, Lazy, train
 from scalewise.limits import Architecture as Limit
-from scalewise.networks import MLP, Architecture
+from scalewise.networks import MLP, Network
 from scalewise.scaling import mup
 from scalewise.tasks import Task
 from scalewise.training import ExpansionWarning, GradientDescent, predict_training
@@ -82,7 +82,7 @@ def _task() -> Task:
     return Task(x[:_TRAIN], y, test_inputs=x[_TRAIN:])
 
 
-def network(width: int, alpha: float) -> Architecture:
+def network(width: int, alpha: float) -> Network:
     r"""The network $\alpha f$ with the rate $\eta/\alpha^2$, as one of `MLP`.
 
     Args:
