@@ -391,9 +391,13 @@ def exists(row: Observable, activation: Activation) -> bool:
 def as_variable(
     name: str, values: object, *, trailing: tuple[str, ...] = (), **attrs: object
 ) -> xr.Variable:
-    """`values` as the labelled variable of an observable, with the attributes of its row and `attrs`.
+    """`values` as the labelled variable of the observable `name`, with the attributes of its row and `attrs`.
 
-    The values are over the dimensions of the row and the `trailing` ones behind them.
+    Args:
+        name: In the table.
+        values: Over the dimensions of the row, and those behind them.
+        trailing: Dimensions behind those of the row.
+        attrs: More attributes.
     """
     found = OBSERVABLES[name].variable(values, trailing=trailing)
     found.attrs.update(attrs)

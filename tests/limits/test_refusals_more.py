@@ -91,7 +91,7 @@ TASK, REF = sw.Task(X, SIGNS, loss="logistic"), sh.Reference(8)
 
 def trained(**change: Any) -> Callable[[], Any]:
     given = {"task": TASK, "reference": REF, "scaling": "NTK", "on": lim.Finite(8), "steps": 1}
-    return lambda: sh.train(**{**given, **change})
+    return lambda: sh.train_shallow(**{**given, **change})
 
 
 def limit(**change: Any) -> Callable[[], Any]:
@@ -200,5 +200,7 @@ def test_lists_are_as_good_as_arrays() -> None:
         sw.Task(x, y, test_inputs=x, loss="logistic", batches=r)
         for x, y, r in ((X, SIGNS, np.array(rows)), (X.tolist(), [1, -1], rows))
     )
-    found = [sh.train(t, REF, "NTK", steps=2, on=lim.Finite(8)).logits.values for t in tasks]
+    found = [
+        sh.train_shallow(t, REF, "NTK", steps=2, on=lim.Finite(8)).logits.values for t in tasks
+    ]
     np.testing.assert_array_equal(*found)

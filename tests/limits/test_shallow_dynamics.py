@@ -30,7 +30,7 @@ def task_of(schedule: int) -> Task:
 def least_margin(point: Any, schedule: int) -> float:
     """Smallest output of a step's samples, in units of all outputs: particles must agree on its sign."""
     task = task_of(schedule)
-    run = sh.train(task, REFERENCE, point, steps=STEPS, on=Lazy(1 << 8, replicas=SEEDS))
+    run = sh.train_shallow(task, REFERENCE, point, steps=STEPS, on=Lazy(1 << 8, replicas=SEEDS))
     f = [(outputs(run)[k], np.concatenate(task.batch(k))) for k in range(1, STEPS)]
     seen = np.concatenate([one[:, rows].ravel() for one, rows in f])
     return float(np.abs(seen[seen != 0]).min() / np.abs(run.scaled_logits).max())
@@ -99,7 +99,7 @@ def test_every_limit_step_by_step(name: str) -> None:
     q, rate_a, rate_w = map(float, (one.q_sigma, one.q_tilde_a, one.q_tilde_w))
     best = max(range(6), key=lambda schedule: least_margin(point, schedule))
     task = task_of(best)
-    run = sh.train(task, REFERENCE, point, steps=STEPS, on=Lazy(UNITS, replicas=SEEDS))
+    run = sh.train_shallow(task, REFERENCE, point, steps=STEPS, on=Lazy(UNITS, replicas=SEEDS))
     g, correction = run.start.values[..., 0], bool(one.initial)
     first, later = (
         (0, 0) if correction else np.sign([q + 0.5, 2 * q + max(rate_a, rate_w) + 1]).astype(int)

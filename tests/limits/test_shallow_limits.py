@@ -47,7 +47,7 @@ def margin(point: Any, schedule: int) -> float:
     own, order = task_of(schedule), sh.limit_dynamics(point)
     if order.later < 1:
         return 1.0
-    run = sh.train(own, REFERENCE, point, steps=STEPS, on=Lazy(1 << 10, replicas=SEEDS))
+    run = sh.train_shallow(own, REFERENCE, point, steps=STEPS, on=Lazy(1 << 10, replicas=SEEDS))
     found = []
     for k in range(1, STEPS):
         f = by_step(run.scaled_logits)[k]
@@ -65,9 +65,9 @@ def pair(
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """Networks, and their limit from the same initial outputs."""
     some: dict[str, Any] = {"steps": steps, "kernels": True}
-    finite = sh.train(own, reference, point, on=Finite(width, replicas=replicas), **some)
+    finite = sh.train_shallow(own, reference, point, on=Finite(width, replicas=replicas), **some)
     on, start = Lazy(UNITS, replicas=replicas), finite.start.values
-    return finite, sh.train(own, reference, point, on=on, start=start, **some)
+    return finite, sh.train_shallow(own, reference, point, on=on, start=start, **some)
 
 
 def error(name: str, finite: xr.Dataset, limit: xr.Dataset, first: int = 1) -> float:
@@ -177,7 +177,7 @@ def test_first_weights_that_outgrow_their_start_see_asymptotes(activation: str) 
         backends = [Finite(1 << 16, replicas=2)]
         backends += [Lazy(UNITS, replicas=2, dtype=one) for one in (np.float64, np.float32)]
         finite, limit, single = (
-            sh.train(own, reference, ("-3/2", 1, 2), steps=4, on=on, kernels=True)
+            sh.train_shallow(own, reference, ("-3/2", 1, 2), steps=4, on=on, kernels=True)
             for on in backends
         )
         for variable in ("scaled_logits", "kernel_a", "kernel_w"):
@@ -198,8 +198,8 @@ def test_the_mirror_is_the_default_with_its_layers_exchanged() -> None:
         g = rng.normal(size=(1, 1)) * x
         s = np.array([0.5, -0.5]) - float(sh.scaling((q, 0)).q_sigma)
         some: dict[str, Any] = {"steps": STEPS, "start": g, "on": Lazy(1 << 12)}
-        default = sh.train(task(x, Y, None, rows), one, (q, *s), **some)
-        mirror = sh.train(task(x, Y, None, rows[::-1]), other, (q, *s[::-1]), **some)
+        default = sh.train_shallow(task(x, Y, None, rows), one, (q, *s), **some)
+        mirror = sh.train_shallow(task(x, Y, None, rows[::-1]), other, (q, *s[::-1]), **some)
         scale = float(abs(default.scaled_logits).max())
         assert scale > 0.05
         off = abs(default.scaled_logits - mirror.scaled_logits) / scale
@@ -211,7 +211,9 @@ def test_a_law_carried_along_is_a_push_forward() -> None:
     # With a linear activation second moments of (a, w) close under a step: M -> T M T'.
     rows = sh.independent_batches(4, STEPS, seed=1)
     reference = sh.Reference(4, sigma=0.6, rate_a=0.8, rate_w=0.5, activation="linear")
-    limit = sh.train(task(batches=rows), reference, "MF", steps=STEPS, on=Lazy(UNITS, replicas=4))
+    limit = sh.train_shallow(
+        task(batches=rows), reference, "MF", steps=STEPS, on=Lazy(UNITS, replicas=4)
+    )
     M, everything = np.eye(4), np.concatenate([X, PROBES])
     first_order = M
     for k in range(STEPS + 1):
@@ -237,7 +239,7 @@ def test_the_first_step_of_the_mean_field_is_downhill_by_its_kernels() -> None:
     # The printed sign of the divergence would take the output the other way.
     own = task(X[:1], np.array([1.0]), X[1:])
     reference = sh.Reference(4, rate_a=0.02, rate_w=0.04)
-    limit = sh.train(own, reference, "MF", steps=1, on=Lazy(UNITS, replicas=4))
+    limit = sh.train_shallow(own, reference, "MF", steps=1, on=Lazy(UNITS, replicas=4))
     K_a, K_w = sh.limit_kernels(reference, X, X[:1])
     wanted = 0.5 * (0.02 * K_a + 0.04 * K_w)[:, 0]
     np.testing.assert_allclose(limit.scaled_logits_mean[1, :, 0], wanted, atol=0.004)
@@ -247,7 +249,7 @@ def test_the_first_step_of_the_mean_field_is_downhill_by_its_kernels() -> None:
 def test_what_limits_start_from() -> None:
     start = sh.draw_start(task(), REFERENCE, 2)
     for point in POINTS.values():
-        run = sh.train(task(), REFERENCE, point, steps=0, on=Lazy(64, replicas=2))
+        run = sh.train_shallow(task(), REFERENCE, point, steps=0, on=Lazy(64, replicas=2))
         dynamics = sh.limit_dynamics(point)
         wanted = start if dynamics.remembers or dynamics.keeps else 0 * start
         np.testing.assert_allclose(run.scaled_logits[:, 0], wanted, atol=1e-14)
@@ -277,7 +279,7 @@ def test_nothing_is_learned_until_something_is_wrong() -> None:
     # Where only the sign of the start counts, two samples that are right change nothing, the third does.
     rows = np.array([[0], [1], [2], [0]])
     own, start = task(probes=None, batches=rows), (Y * [1, 1, -1, 1])[:, None]
-    run = sh.train(own, REFERENCE, POINTS["R1"], steps=4, start=start, on=Lazy(2))
+    run = sh.train_shallow(own, REFERENCE, POINTS["R1"], steps=4, start=start, on=Lazy(2))
     f = by_step(run.scaled_logits)[:, 0]
     moved = np.abs(f).max(axis=1)
     assert moved[:3].tolist() == [0, 0, 0]
@@ -302,12 +304,12 @@ def test_the_loss_is_in_units_of_the_outputs() -> None:
 
 def test_first_weights_of_the_default_stand_still_in_the_first_step() -> None:
     some: dict[str, Any] = {"steps": 2, "on": Lazy(1 << 12), "kernels": True}
-    silent = sh.train(task(), REFERENCE, "default", **some)
+    silent = sh.train_shallow(task(), REFERENCE, "default", **some)
     K_a, K_w = silent.kernel_a[0].values, silent.kernel_w[0].values
     np.testing.assert_allclose(K_a[1], K_a[0], rtol=1e-12)
     assert np.abs(K_a[2] - K_a[1]).max() > 1e-3
     assert np.abs(K_w[0]).max() == 0.0
-    moving = sh.train(task(), REFERENCE, "sym-default", **some).kernel_a[0].values
+    moving = sh.train_shallow(task(), REFERENCE, "sym-default", **some).kernel_a[0].values
     assert np.abs(moving[1] - moving[0]).max() > 1e-3
 
 
@@ -316,7 +318,7 @@ def test_an_input_is_the_same_as_sample_and_as_probe() -> None:
     for batches in (None, rows):
         own, start = task(probes=X, batches=batches), np.ones((8, 1))
         for point in ("NTK", "MF", "sym-default"):
-            run = sh.train(own, REFERENCE, point, steps=STEPS, on=Lazy(64), start=start)
+            run = sh.train_shallow(own, REFERENCE, point, steps=STEPS, on=Lazy(64), start=start)
             f = by_step(run.scaled_logits)
             np.testing.assert_allclose(f[..., 4:], f[..., :4], rtol=1e-9, atol=1e-12)
 
@@ -332,7 +334,7 @@ def test_replicas_show_the_error_of_the_particles(
     spread, means = [], []
     for units in (1 << 7, 1 << 13):
         on, start = Lazy(units, replicas=12), np.ones((4, 1))
-        run = sh.train(task(x, probes=None), reference, "MF", steps=3, on=on, start=start)
+        run = sh.train_shallow(task(x, probes=None), reference, "MF", steps=3, on=on, start=start)
         spread.append(run.scaled_logits[:, -1].std("replica").mean().item())
         means.append(run.scaled_logits_mean[-1].values)
     assert rate[0] < np.log2(spread[0] / spread[1]) / 6 < rate[1]
@@ -421,15 +423,15 @@ def test_dynamics_by_name_and_by_point() -> None:
 )
 def test_points_without_a_limit_are_refused(point: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sh.train(task(), REFERENCE, point, steps=1, on=Lazy(64))
+        sh.train_shallow(task(), REFERENCE, point, steps=1, on=Lazy(64))
 
 
 def test_bad_limits_are_refused() -> None:
     for name in ("tanh", "sin", "quadratic", "exp"):
         reference = sh.Reference(1, activation=name)
         with pytest.raises(ValueError, match=f"{name}' does not become linear far away"):
-            sh.train(task(), reference, ("-1/2", 0, 1), steps=1, on=Lazy(64))
+            sh.train_shallow(task(), reference, ("-1/2", 0, 1), steps=1, on=Lazy(64))
     with pytest.raises(ValueError, match=r"Lazy\(units\) must have an even number .* got 7"):
-        sh.train(task(), REFERENCE, "MF", steps=1, on=Lazy(7))
+        sh.train_shallow(task(), REFERENCE, "MF", steps=1, on=Lazy(7))
     with pytest.raises(ValueError, match=r"`start` must have shape \(6, 1\), .* got \(3, 1\)"):
-        sh.train(task(), REFERENCE, "MF", steps=1, on=Lazy(8), start=np.ones((3, 1)))
+        sh.train_shallow(task(), REFERENCE, "MF", steps=1, on=Lazy(8), start=np.ones((3, 1)))

@@ -208,10 +208,10 @@ def test_the_span_of_the_samples_is_enough(kind: str, activation: str) -> None:
     assert isinstance(layer_of(few, reference), GramLayer)
     assert isinstance(layer_of(many, reference), WeightLayer)
     spanned, half = (
-        sh.train(few, reference, "MF", on=Finite(40, replicas=2, dtype=one), **some)
+        sh.train_shallow(few, reference, "MF", on=Finite(40, replicas=2, dtype=one), **some)
         for one in (np.float64, np.float32)
     )
-    plain = sh.train(many, reference, "MF", on=Finite(40, replicas=2), **some)
+    plain = sh.train_shallow(many, reference, "MF", on=Finite(40, replicas=2), **some)
     plain = plain.isel(sample=[0, 1, 2, 3, 4, 9, 10])
     for name in ("logits", "scaled_logits", "kernel_a", "kernel_w", "start"):
         np.testing.assert_allclose(spanned[name], plain[name], rtol=1e-10, atol=1e-12)
@@ -231,7 +231,7 @@ def test_training_is_the_printed_step_again_and_again(scaling: Any) -> None:
     rows = sh.independent_batches(5, 6, seed=5)
     reference = sh.Reference(16, sigma=0.4, rate_a=1.5, rate_w=0.8, activation="tanh")
     on = Finite(40, seed=7)
-    run = sh.train(task(batches=rows), reference, scaling, steps=6, on=on, kernels=True)
+    run = sh.train_shallow(task(batches=rows), reference, scaling, steps=6, on=on, kernels=True)
     net = sh.draw_network(reference, sh.scaling(scaling), 40, 3, seed=7)
     factor = (40 / 16) ** float(sh.scaling(scaling).output_power)
     everything = np.concatenate([X, PROBES])
@@ -253,7 +253,7 @@ def test_training_is_the_printed_step_again_and_again(scaling: Any) -> None:
 @pytest.mark.covers("E20")
 def test_a_full_batch_is_the_mean_loss() -> None:
     reference = sh.Reference(16, rate_a=1.5, rate_w=0.8, activation="tanh")
-    run = sh.train(task(probes=None), reference, "NTK", steps=1, on=Finite(16))
+    run = sh.train_shallow(task(probes=None), reference, "NTK", steps=1, on=Finite(16))
     net = sh.draw_network(reference, sh.scaling("NTK"), 16, 3)
     with jax.enable_x64(True):
 
@@ -272,7 +272,7 @@ def test_the_corrected_mean_field_is_the_reference_at_its_width() -> None:
 
     def logits(scaling: str, width: int) -> np.ndarray:
         on = Finite(width, replicas=3)
-        return sh.train(task(), reference, scaling, steps=5, on=on).logits.values
+        return sh.train_shallow(task(), reference, scaling, steps=5, on=on).logits.values
 
     plain = logits("NTK", 64)
     np.testing.assert_array_equal(logits("IC-MF", 64), plain)
@@ -300,9 +300,9 @@ def test_records_are_the_steps_of_a_full_run() -> None:
     for rows in (None, sh.independent_batches(5, 6, seed=5)):
         for on in (Finite(20), Lazy(20)):
             own: dict[str, Any] = {"steps": 6, "on": on}
-            full = sh.train(task(batches=rows), reference, "MF", **own)
+            full = sh.train_shallow(task(batches=rows), reference, "MF", **own)
             for every, steps in (((5, 2), [2, 5]), (4, [0, 4, 6])):
-                some = sh.train(task(batches=rows), reference, "MF", every=every, **own)
+                some = sh.train_shallow(task(batches=rows), reference, "MF", every=every, **own)
                 assert some.time.values.tolist() == steps
                 for name in ("scaled_logits", "loss"):
                     np.testing.assert_allclose(some[name], full[name][:, steps], rtol=1e-12)
@@ -315,7 +315,7 @@ def test_the_result_is_shaped_as_that_of_deep_networks() -> None:
         (Finite(20, replicas=3, seed=4), 20, {"logits"}),
         (Lazy(20, replicas=3, seed=4), np.inf, set()),
     ):
-        run = sh.train(task(), reference, "MF", steps=2, on=on, kernels=True)
+        run = sh.train_shallow(task(), reference, "MF", steps=2, on=on, kernels=True)
         assert {name for name in run if not str(name).endswith(("_mean", "_sem"))} == extra | {
             "scaled_logits",
             "loss",
@@ -333,7 +333,9 @@ def test_the_result_is_shaped_as_that_of_deep_networks() -> None:
         assert (run.attrs["scaling"], run.attrs["width"]) == ("MF", width)
         assert (run.attrs["replicas"], run.attrs["status"]) == (3, "finished")
         # A replica is what its own seed draws.
-        alone = sh.train(task(), reference, "MF", steps=2, on=replace(on, replicas=1, seed=6))
+        alone = sh.train_shallow(
+            task(), reference, "MF", steps=2, on=replace(on, replicas=1, seed=6)
+        )
         np.testing.assert_allclose(
             alone.scaled_logits[0], run.scaled_logits[2], rtol=1e-12, atol=1e-15
         )
@@ -345,7 +347,9 @@ def test_batches_are_repeated() -> None:
     for on in (Finite(20), Lazy(20)):
         for point in ("MF", "NTK"):
             one, other = (
-                sh.train(task(batches=b), sh.Reference(8), point, steps=4, on=on).scaled_logits
+                sh.train_shallow(
+                    task(batches=b), sh.Reference(8), point, steps=4, on=on
+                ).scaled_logits
                 for b in (rows, twice)
             )
             np.testing.assert_array_equal(one, other)
@@ -357,14 +361,14 @@ def test_a_run_that_diverges_leaves_what_it_has() -> None:
         with pytest.raises(
             TrainingError, match=r"not finite at step 2: training diverged\. Lower `rate"
         ) as told:
-            sh.train(task(), reference, "MF", steps=3, on=on)
-        found = sh.train(task(), reference, "MF", steps=3, on=on, throw=False)
+            sh.train_shallow(task(), reference, "MF", steps=3, on=on)
+        found = sh.train_shallow(task(), reference, "MF", steps=3, on=on, throw=False)
         assert found.identical(told.value.found)
         assert found.attrs["status"] == str(told.value)
         assert found.time.values.tolist() == [0, 1]
         assert np.isfinite(found.scaled_logits).all()
     on = Finite(8, dtype=np.float32)
-    found = sh.train(task(1e39 * X), sh.Reference(8), "NTK", steps=3, on=on, throw=False)
+    found = sh.train_shallow(task(1e39 * X), sh.Reference(8), "NTK", steps=3, on=on, throw=False)
     assert "at step 0: outputs overflow before training. Scale the inputs" in found.attrs["status"]
     assert "scaled_logits" not in found
 
@@ -389,7 +393,7 @@ def test_tasks_of_another_kind_are_refused(change: dict[str, Any], message: str)
     own = Task(**{"inputs": X, "targets": Y, "loss": "logistic", **change})
     for on in (Finite(8), Lazy(8)):
         with pytest.raises(ValueError, match=message):
-            sh.train(own, sh.Reference(8), "NTK", steps=1, on=on)
+            sh.train_shallow(own, sh.Reference(8), "NTK", steps=1, on=on)
 
 
 BAD_REFERENCES = [
@@ -428,7 +432,7 @@ BAD_RUNS = [
 def test_bad_runs_are_refused() -> None:
     given = {"reference": sh.Reference(8), "scaling": "NTK", "on": Finite(8), "steps": 3}
     assert [] == unlike(
-        (lambda c=change: sh.train(task(), **{**given, **c}), message)
+        (lambda c=change: sh.train_shallow(task(), **{**given, **c}), message)
         for change, message in BAD_RUNS
     )
 

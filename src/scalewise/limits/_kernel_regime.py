@@ -82,9 +82,9 @@ def layer_kernels(net: Architecture, inputs: Inputs) -> LayerKernels:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, layer_kernels
+        >>> from scalewise.limits import Architecture, layer_kernels
         >>> from scalewise.scaling import ntk
-        >>> found = layer_kernels(Network(ntk(depth=2), "relu"), np.eye(2))
+        >>> found = layer_kernels(Architecture(ntk(depth=2), "relu"), np.eye(2))
         >>> round(float(found.sigma(1)[0, 1]), 10)  # 1/2 pi
         0.1591549431
     """
@@ -144,9 +144,9 @@ def initial_kernel(net: Architecture, inputs: Inputs) -> Square:
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, initial_kernel
+        >>> from scalewise.limits import Architecture, initial_kernel
         >>> from scalewise.scaling import mup, ntk
-        >>> [initial_kernel(Network(s, "relu"), np.eye(1)).item() for s in (ntk(depth=2), mup(depth=2))]
+        >>> [initial_kernel(Architecture(s, "relu"), np.eye(1)).item() for s in (ntk(depth=2), mup(depth=2))]
         [0.5, 0.0]
     """
     G = layer_kernels(net, inputs).features[-1]
@@ -183,9 +183,9 @@ def motion_kernel(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, motion_kernel
+        >>> from scalewise.limits import Architecture, motion_kernel
         >>> from scalewise.scaling import ntk
-        >>> net = Network(ntk(depth=3), "relu")
+        >>> net = Architecture(ntk(depth=3), "relu")
         >>> [motion_kernel(net, np.eye(1), layer).round(12).item() for layer in (1, 2)]  # 1; 1/2 + 1/2
         [1.0, 1.0]
     """
@@ -239,9 +239,9 @@ def limit_kernel(net: Architecture, inputs: Inputs, *, decoupled: bool = False) 
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, limit_kernel
+        >>> from scalewise.limits import Architecture, limit_kernel
         >>> from scalewise.scaling import ntk
-        >>> limit_kernel(Network(ntk(depth=2), "relu"), np.eye(1)).round(12).item()  # 1/2 + 1/2
+        >>> limit_kernel(Architecture(ntk(depth=2), "relu"), np.eye(1)).round(12).item()  # 1/2 + 1/2
         1.0
     """
     _refuse_moving_features(net)

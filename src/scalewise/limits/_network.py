@@ -47,9 +47,9 @@ class Architecture:
     Source: Yang & Hu, *Tensor Programs IV*, (1) and K.1; ratios of widths derived.
 
     Example:
-        >>> from scalewise.limits import Network
+        >>> from scalewise.limits import Architecture
         >>> from scalewise.scaling import mup
-        >>> Network(mup(depth=3), "tanh").hidden_layers
+        >>> Architecture(mup(depth=3), "tanh").hidden_layers
         2
     """
 

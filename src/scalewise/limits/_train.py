@@ -92,10 +92,10 @@ def train(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Infinite, Network, SGD, train
+        >>> from scalewise.limits import Infinite, Architecture, SGD, train
         >>> from scalewise.tasks import Task
         >>> from scalewise.scaling import mup
-        >>> net, task = Network(mup(depth=2), "tanh"), Task(np.ones((1, 1)), np.ones(1))
+        >>> net, task = Architecture(mup(depth=2), "tanh"), Task(np.ones((1, 1)), np.ones(1))
         >>> found = train(net, task, SGD(1.0), steps=1, on=Infinite(0.005))
         >>> bool(abs(found.logits_mean.values[1, 0, 0] - 0.7082) < 0.02)
         True

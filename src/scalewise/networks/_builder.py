@@ -112,7 +112,11 @@ class Builder:
     inputs: Field = field(init=False)
 
     def source(self, shape: tuple[int, ...]) -> Field:
-        """The inputs of a shape: positions along each axis, then features."""
+        """The inputs.
+
+        Args:
+            shape: Positions along each axis, then features.
+        """
         self.inputs = self.put(InputNode(), Field(0, shape[:-1], shape[-1]))
         return self.inputs
 
@@ -160,7 +164,16 @@ class Builder:
         return self.put(replace(new, again=first), replace(made, draws=frozenset({first})))
 
     def tied(self, name: Hashable, layers: Sequence[Layer], of: Field) -> Field:
-        """Layers, as `run` builds them, that have the same weights whenever they are built under this name."""
+        """Layers that have the same weights whenever they are built under this name.
+
+        Args:
+            name: Anything that can be compared.
+            layers: Which.
+            of: What enters the first.
+
+        Returns:
+            What leaves the last.
+        """
         if name not in self.named:
             start = len(self.nodes)
             made = self.run(layers, of)
@@ -177,7 +190,12 @@ class Builder:
         return made
 
     def apply(self, of: Field, sigma: Activation) -> Field:
-        """An activation of a field."""
+        """An activation.
+
+        Args:
+            of: What it acts on.
+            sigma: The activation.
+        """
         if of.parts:
             return self.join([self.apply(part, sigma) for part in of.parts])
         need_alike(self.name, of)
@@ -185,7 +203,12 @@ class Builder:
         return self._sampled(made) if of.draws and not of.gaussian else made
 
     def add(self, fields: Sequence[Field], factors: Sequence[float]) -> Field:
-        """A sum of fields of the same channels and positions, each times its factor."""
+        """A sum of fields.
+
+        Args:
+            fields: Of the same channels and positions.
+            factors: One for each.
+        """
         made = together(self.name, fields, "adds", "to")
         node = len(self.nodes)
         # The newest random layer is a preactivation only with all that is added to it.
@@ -198,7 +221,12 @@ class Builder:
         return made if known else self._sampled(made)
 
     def stack(self, fields: Sequence[Field], axis: int = 0) -> Field:
-        """The positions of fields after one another along an axis; those along the others are the same."""
+        """The positions of fields after one another.
+
+        Args:
+            fields: Of the same channels, and of the same positions along other axes.
+            axis: Which axis of positions becomes longer.
+        """
         need_same_beside(self.name, fields, axis)
         first = fields[0]
         made = combined(self.name, fields, "stacks", "on")
@@ -210,19 +238,32 @@ class Builder:
         return made if known else self._sampled(made)
 
     def multiply(self, fields: Sequence[Field]) -> Field:
-        """A product of fields of the same channels and positions, channel by channel."""
+        """A product of fields, channel by channel.
+
+        Args:
+            fields: Of the same channels and positions.
+        """
         made = replace(together(self.name, fields, "multiplies", "by"), gaussian=False)
         made = self.put(Product(tuple(f.node for f in fields)), made)
         return self._sampled(made) if not apart(fields) else made
 
     def join(self, fields: Sequence[Field]) -> Field:
-        """The channels of fields of the same positions beside each other."""
+        """The channels of fields beside each other.
+
+        Args:
+            fields: Of the same positions.
+        """
         made = beside(self.name, fields)
         shares = tuple(f.channels / made.channels for f in fields)
         return self.put(Concat(tuple(f.node for f in fields), shares), made)
 
     def largest(self, of: Field, windows: tuple[Window, ...]) -> Field:
-        """The largest number that a window sees; one window for each axis of positions."""
+        """The largest number that a window sees.
+
+        Args:
+            of: What it sees.
+            windows: One for each axis of positions.
+        """
         need_positions(self.name, of)
         need_alike(self.name, of)
         positions = moved(self.name, of, windows)
@@ -235,7 +276,13 @@ class Builder:
         return self._sampled(made) if of.draws else made
 
     def spread(self, of: Field, along: tuple[Window | Matrix, ...], factor: float) -> Field:
-        """A fixed linear map of positions times a factor: along each axis a matrix, or a window that adds up."""
+        """A fixed linear map of positions.
+
+        Args:
+            of: What it moves.
+            along: A window, whose taps are added up, or a matrix for each axis.
+            factor: Of the result.
+        """
         need_positions(self.name, of)
         positions = moved(self.name, of, along)
         of, along, mask = seen_by(self.put, self.name, of, along)
@@ -317,7 +364,13 @@ class Builder:
         return self.put(Read((of.node,), make, given, said), made)
 
     def mix(self, of: Field, rows: Field) -> Field:
-        """Positions mixed by a matrix of each input: its rows are a field without weights at the new positions."""
+        """Positions mixed by a matrix of each input.
+
+        Args:
+            of: What is mixed.
+            rows: The matrices: a field without weights, of as many features as there are positions, at the
+                positions of what is made.
+        """
         need_positions(self.name, of)
         of = shown(self.put, of)
         mask = of.mask if rows.positions == of.positions else None
@@ -325,11 +378,21 @@ class Builder:
         return self.put(Mix((of.node, rows.node)), made)
 
     def weigh(self, of: Field, weights: Field) -> Field:
-        """A field times a number for each position of each input: a field without weights, of one feature."""
+        """A number for each position of each input.
+
+        Args:
+            of: What it multiplies.
+            weights: The numbers: a field without weights, of one feature.
+        """
         return self.put(Weigh((of.node, weights.node)), replace(of, parts=()))
 
     def drop(self, of: Field, keep: float) -> Field:
-        """Numbers that are 0 by chance, but for a share that stays."""
+        """Numbers that are 0 by chance.
+
+        Args:
+            of: What they are.
+            keep: The share that stays.
+        """
         if not of.draws:
             raise ValueError(
                 f"{self.name} stands behind random layers; of the inputs there are not as many channels as the "
@@ -340,16 +403,29 @@ class Builder:
     def norm(
         self, of: Field, eps: float, *, centred: bool, joint: bool = False, groups: int = 1
     ) -> Field:
-        """Division by the root mean square over the channels of each group, with `eps` added to the mean square.
+        """Division by the root mean square over channels.
 
-        The mean is subtracted first if `centred`; averages are over all positions, too, if `joint`.
+        Args:
+            of: What is divided.
+            eps: Added to the mean square.
+            centred: Whether the mean is subtracted first.
+            joint: Whether averages are over all positions, too.
+            groups: Into how many the channels fall, each with its own.
         """
         need_channels(self.name, of, groups)
         read = (of.node,) if of.mask is None or not joint else (of.node, of.mask)
         return self.put(Normalise(read, eps, centred, joint, groups), replace(of, parts=()))
 
     def run(self, layers: Sequence[Layer], of: Field) -> Field:
-        """Build layers, one after the other: from what enters the first, what leaves the last."""
+        """Build layers, one after the other.
+
+        Args:
+            layers: Which.
+            of: What enters the first.
+
+        Returns:
+            What leaves the last.
+        """
         outside, said = (self.path, self.name), dict[int, str]()
         for number, layer in enumerate(layers, 1):
             self.path = (*outside[0], number)
@@ -388,7 +464,13 @@ class Builder:
         return made
 
     def put(self, node: Node, made: Field, *, once: bool = False) -> Field:
-        """A node as the next one, and what is known of its field; `once` if an equal one before serves as well."""
+        """A node as the next one.
+
+        Args:
+            node: Which.
+            made: What is known of its field, but for its number.
+            once: Whether an equal node that is there already serves as well.
+        """
         if once and node in self.nodes:
             return self.fields[self.nodes.index(node)]
         made = replace(made, node=len(self.nodes))

@@ -60,11 +60,11 @@ def transfer_gap(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import Network, SGD, Finite
+        >>> from scalewise.limits import Architecture, SGD, Finite
         >>> from scalewise.tasks import Task
         >>> from scalewise.limits.learning import transfer_gap
         >>> from scalewise.scaling import mup
-        >>> one, net = Task(np.eye(2), [1.0, -1.0]), Network(mup(depth=2), "tanh")
+        >>> one, net = Task(np.eye(2), [1.0, -1.0]), Architecture(mup(depth=2), "tanh")
         >>> gap = transfer_gap(net, one, one, SGD(0.5), steps=(0, 3), on=Finite(32))
         >>> gap.shape, float(abs(gap).max())
         ((1, 4, 2, 1), 0.0)

@@ -135,11 +135,11 @@ def incremental(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import SGD, Network, Infinite, run
+        >>> from scalewise.limits import SGD, Architecture, Infinite, run
         >>> from scalewise.tasks import Task
         >>> from scalewise.limits.program import incremental
         >>> from scalewise.scaling import ntk
-        >>> net, task = Network(ntk(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])
+        >>> net, task = Architecture(ntk(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])
         >>> program = incremental(net, task, SGD(0.25), steps=1)
         >>> kernel = run(program, Infinite(0.02))  # one step of gradient descent with kernel 2
         >>> bool(abs(kernel.f.values[1, 0] - 0.5) < 0.1)

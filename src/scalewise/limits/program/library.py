@@ -57,11 +57,11 @@ def trained(
 
     Example:
         >>> import numpy as np
-        >>> from scalewise.limits import SGD, Network, Exact, run
+        >>> from scalewise.limits import SGD, Architecture, Exact, run
         >>> from scalewise.tasks import Task
         >>> from scalewise.limits.program import trained
         >>> from scalewise.scaling import mup
-        >>> net, task = Network(mup(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])
+        >>> net, task = Architecture(mup(depth=2), "linear"), Task([[1.0]], [1.0], test_inputs=[[1.0]])
         >>> run(trained(net, task, SGD(0.1), steps=2), Exact()).f.values.round(6).tolist()
         [[0.0], [0.2], [0.36288]]
     """
