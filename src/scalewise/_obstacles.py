@@ -82,7 +82,7 @@ def few_normed(net: Network) -> str:
     """For one that expands the inverse of a variance over channels, which has a mean if these are enough."""
     program = net.program
     for node in program.nodes:
-        if isinstance(node, _nodes.Norm):
+        if isinstance(node, _nodes.Normalise):
             least = 4 if node.centred else 3
             count = program.channels[node.of[0]] // node.groups
             count *= math.prod(program.positions[node.of[0]]) if node.joint else 1

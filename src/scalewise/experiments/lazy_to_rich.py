@@ -25,8 +25,7 @@ from matplotlib.axes import Axes
 
 from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
-from scalewise.limits import SGD, Lazy, train
-from scalewise.limits import Architecture as Limit
+from scalewise.limits import SGD, Architecture, Lazy, train
 from scalewise.networks import MLP, Network
 from scalewise.scaling import mup
 from scalewise.tasks import Task
