@@ -61,7 +61,7 @@ class Paired:
     def of(
         cls, made: Particles, given: Mapping[int, Any], weights: Weights, *, exact: bool
     ) -> Paired:
-        """Of columns of a root, or of drawn tangents, of which two letters have none in common."""
+        """Tangents of two letters: columns of a root, or different ones of those that are drawn."""
         whole = weights if exact else {p: of_different(w) for p, w in weights.items()}
         return cls(made, given, whole)
 
@@ -109,8 +109,13 @@ class Paired:
 
 
 def bent(
-    made: Particles, given: Mapping[int, Any], weights: Weights, ends: tuple[int, ...], *, exact: bool
-) -> list[Any]:  # fmt: skip
+    made: Particles,
+    given: Mapping[int, Any],
+    weights: Weights,
+    ends: tuple[int, ...],
+    *,
+    exact: bool,
+) -> list[Any]:
     """NTKs to second order in weights of products of tangents.
 
     Args:

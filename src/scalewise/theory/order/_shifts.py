@@ -297,8 +297,14 @@ def _still_pairs(
 
 @partial(jax.jit, static_argnames=("program", "ends", "exact"))
 def _paired_influences(
-    fixed: Fields, paths: Fields, given: Fields, *, program: Program, ends: tuple[int, ...], exact: bool
-) -> Any:  # fmt: skip
+    fixed: Fields,
+    paths: Fields,
+    given: Fields,
+    *,
+    program: Program,
+    ends: tuple[int, ...],
+    exact: bool,
+) -> Any:
     """On all averages of two tangents, scaled."""
     copies = len(next(iter(given.values())))
     made, nothing = _still_pairs(fixed, paths, copies, program, ends)
@@ -311,9 +317,15 @@ def _paired_influences(
 
 @partial(jax.jit, static_argnames=("program", "ends", "exact"))
 def _paired(
-    fixed: Fields, paths: Fields, given: Fields, directions: Any, *, program: Program, ends: tuple[int, ...],
+    fixed: Fields,
+    paths: Fields,
+    given: Fields,
+    directions: Any,
+    *,
+    program: Program,
+    ends: tuple[int, ...],
     exact: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     """The sum of changes of the NTK along directions of the weights of products of tangents."""
     copies = len(next(iter(given.values())))
     made, nothing = _still_pairs(fixed, paths, copies, program, ends)

@@ -72,7 +72,7 @@ class Kernels:
             for j, lift in own.lifts[root].items()
             if j in own.ends[end]
         ]
-        return sum(parts[1:], parts[0]).reshape(own.inputs, -1, own.inputs)
+        return np.asarray(sum(parts)).reshape(own.inputs, -1, own.inputs)
 
     def moments(
         self, hop: Hop, a: int, orders: Sequence[tuple[int, int]], last: int | None = None

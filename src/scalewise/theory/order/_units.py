@@ -213,7 +213,9 @@ def take_off(
         if target is not None and slopes is not None:
             first, second = _linear(own.z, slopes, a)
             target[:, a, a:] -= first + second
-    for letter, y in enumerate(own.y if linear[0] is not None else ()):
+    if linear[0] is None:
+        return
+    for letter, y in enumerate(own.y):
         first, second = _linear(y, linear[0], a)
         mixed = rests.mixed_with(letter)
         mixed[:, a, a:] -= second
