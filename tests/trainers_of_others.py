@@ -85,7 +85,10 @@ def real_megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any
     theirs = importlib.import_module("megatron.core.optimizer")
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group(
-            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1  # pyright: ignore[reportPrivateImportUsage]
+            "gloo",
+            store=torch.distributed.HashStore(),
+            rank=0,
+            world_size=1,  # pyright: ignore[reportPrivateImportUsage]
         )
     overrides = {theirs.ParamKey(name=g["name"]): g["override"] for g in found}
     made: Any = [model]
