@@ -84,12 +84,8 @@ def real_megatron(found: Any, model: nn.Module, lr: float) -> list[dict[str, Any
     """The groups that Megatron itself makes."""
     theirs = importlib.import_module("megatron.core.optimizer")
     if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group(
-            "gloo",
-            store=torch.distributed.HashStore(),
-            rank=0,
-            world_size=1,  # pyright: ignore[reportPrivateImportUsage]
-        )
+        store = torch.distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     overrides = {theirs.ParamKey(name=g["name"]): g["override"] for g in found}
     made: Any = [model]
     return theirs._get_param_groups(made, theirs.OptimizerConfig(lr=lr, min_lr=0.0), overrides)
