@@ -14,9 +14,12 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "scalewise"
 # Rooms that have a door.
 CONVERTED = (
     "activations",
+    "comparison",
     "critical",
+    "nets",
     "networks",
     "plan",
+    "reading",
     "scaling",
     "sweeps",
     "tasks",

@@ -13,7 +13,7 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalewise.comparison._certainty import limit_among
+from scalewise.comparison.spi import limit_among
 
 # The report's ink, grey and hairline.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from scalewise.data import load_labelled
 from scalewise.nets import Parameters
-from scalewise.nets._networks import traced
+from scalewise.nets.spi import traced
 from scalewise.networks import Network, Scaled
 
 

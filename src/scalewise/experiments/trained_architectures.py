@@ -30,7 +30,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.comparison._certainty import limit_among
+from scalewise.comparison.spi import limit_among
 from scalewise.experiments._form import Folder, Progress, each, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels
 from scalewise.networks import Network

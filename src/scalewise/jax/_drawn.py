@@ -21,8 +21,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from scalewise.jax._describe import parameters
 from scalewise.jax._spread import EvenSpread, Spreads
 from scalewise.jax._trees import is_nnx_module
-from scalewise.reading._laws import law_of
-from scalewise.reading._reader import ParameterLaw
+from scalewise.reading.spi import ParameterLaw, law_of
 
 _DRAWS, _ENTRIES = 8, 1 << 14  # of a factory that takes a seed, and how many entries are enough
 

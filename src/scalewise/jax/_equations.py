@@ -19,9 +19,7 @@ from scalewise.jax._moves import (
     zeros_for,
 )
 from scalewise.jax._sums import added_up, convolution, product, running, totalled, windowed
-from scalewise.reading._entrywise import Operand, Plain, entrywise
-from scalewise.reading._fields import Entries
-from scalewise.reading._reader import ModelReader
+from scalewise.reading.spi import Entries, ModelReader, Operand, Plain, entrywise
 
 
 def numbers(own: Operand) -> Operand:

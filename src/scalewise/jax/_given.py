@@ -12,7 +12,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching
 
 from scalewise.jax._trees import class_of, is_nnx_module
-from scalewise.reading._fields import UnreadError
+from scalewise.reading.spi import UnreadError
 
 # The array that a module returned, beside the one that it was called with.
 stood_for = Primitive("stood_for")

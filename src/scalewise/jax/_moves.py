@@ -8,10 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from scalewise.reading._entrywise import Operand, Plain
-from scalewise.reading._fields import Entries
-from scalewise.reading._linear import embedded
-from scalewise.reading._reader import ModelReader
+from scalewise.reading.spi import Entries, ModelReader, Operand, Plain, embedded
 
 Params = dict[str, Any]
 

@@ -16,11 +16,19 @@ from scalewise.jax._given import stood_for
 from scalewise.jax._moves import ALONE, SEVERAL, zeros_for
 from scalewise.jax._numbers import inner
 from scalewise.jax._trace import place_of, weight
-from scalewise.reading._entrywise import Operand, Plain, entrywise
-from scalewise.reading._fields import Entries, Input, UnreadError, Weight
-from scalewise.reading._given import GivenLayers, replaced
-from scalewise.reading._grids import MixedSamplesError
-from scalewise.reading._reader import ModelReader
+from scalewise.reading.spi import (
+    Entries,
+    GivenLayers,
+    Input,
+    MixedSamplesError,
+    ModelReader,
+    Operand,
+    Plain,
+    UnreadError,
+    Weight,
+    entrywise,
+    replaced,
+)
 
 # The functions of entries, by the names of trees.
 _FUNCTIONS = {

@@ -26,12 +26,20 @@ from scalewise.networks.spi import Layer
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Argument, Inputs
 from scalewise.plan.spi import given as called_with
-from scalewise.reading._entrywise import Plain
-from scalewise.reading._fields import UnreadError
-from scalewise.reading._given import GivenLayers, layers_of
-from scalewise.reading._grids import MixedSamplesError
-from scalewise.reading._read import Pass, ReadModel, in_a_row, network_from, read_model
-from scalewise.reading._reader import ModelReader, ParameterLaw
+from scalewise.reading.spi import (
+    GivenLayers,
+    MixedSamplesError,
+    ModelReader,
+    ParameterLaw,
+    Pass,
+    Plain,
+    ReadModel,
+    UnreadError,
+    in_a_row,
+    layers_of,
+    network_from,
+    read_model,
+)
 
 
 @checked(error=PlanError)

@@ -8,12 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalewise.jax._moves import Params, destinations, padded
-from scalewise.reading._entrywise import Operand, Plain
-from scalewise.reading._fields import Entries
-from scalewise.reading._linear import convolved, is_weight
-from scalewise.reading._products import contracted
-from scalewise.reading._reader import ModelReader
-from scalewise.reading._sums import pooled, reduced
+from scalewise.reading.spi import (
+    Entries,
+    ModelReader,
+    Operand,
+    Plain,
+    contracted,
+    convolved,
+    is_weight,
+    pooled,
+    reduced,
+)
 
 
 def product(read: ModelReader, one: Operand, two: Operand, p: Params) -> Operand:

@@ -9,8 +9,7 @@ import xarray as xr
 from scalewise._checked import checked
 from scalewise._readable import readable
 from scalewise.comparison import Comparison
-from scalewise.comparison._compare import Measurement
-from scalewise.comparison._width import Prediction
+from scalewise.comparison.spi import Measurement, Prediction
 from scalewise.networks import Network
 from scalewise.networks.spi import Plain
 from scalewise.report._style import Draft, kept

@@ -11,7 +11,7 @@ import numpy as np
 from scalewise._readable import readable
 from scalewise.networks import Network
 from scalewise.networks.spi import Draw, Read
-from scalewise.reading._steps import tokens
+from scalewise.reading.spi import tokens
 from scalewise.signals._seen import Seen
 from scalewise.theory.spi import NodeKernels, every_node, is_drawn, pairs_of
 

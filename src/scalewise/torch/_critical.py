@@ -9,7 +9,7 @@ from typing import Any
 from scalewise._checked import Count, checked
 from scalewise.plan import PlanError
 from scalewise.plan.spi import given, stds_of_kinds
-from scalewise.reading._critical import CriticalInit, factors_of, proposals
+from scalewise.reading.spi import CriticalInit, factors_of, proposals
 from scalewise.torch._network import inputs_in_a_row
 from scalewise.torch._reading import ModelOrFactory, network
 

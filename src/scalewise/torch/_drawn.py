@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.networks.spi import LAWS, NORMAL
-from scalewise.reading._laws import law_of
-from scalewise.reading._reader import ParameterLaw
+from scalewise.reading.spi import ParameterLaw, law_of
 
 _POINTS = 1 << 17  # evenly spread numbers
 _FILLED = frozenset(["uniform", "normal", "zero", "fill"])

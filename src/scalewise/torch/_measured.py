@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Inputs
-from scalewise.signals._seen import Seen
+from scalewise.signals import Seen
 from scalewise.torch._rows import PlaceRows, correlations
 from scalewise.torch._watch import Watch, watching
 

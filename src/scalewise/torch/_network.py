@@ -17,12 +17,18 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scalewise.plan.spi import Inputs
-from scalewise.reading._entrywise import Plain
-from scalewise.reading._fields import Entries, UnreadError
-from scalewise.reading._given import GivenLayers, replaced
-from scalewise.reading._grids import MixedSamplesError
-from scalewise.reading._read import Pass, in_a_row
-from scalewise.reading._reader import ModelReader, ParameterLaw
+from scalewise.reading.spi import (
+    Entries,
+    GivenLayers,
+    MixedSamplesError,
+    ModelReader,
+    ParameterLaw,
+    Pass,
+    Plain,
+    UnreadError,
+    in_a_row,
+    replaced,
+)
 from scalewise.torch._measured import subject
 from scalewise.torch._operations import Operations
 from scalewise.torch._plainly import plainly

@@ -9,13 +9,18 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from scalewise.reading._attending import softmax
-from scalewise.reading._entrywise import Operand, Plain, entrywise
-from scalewise.reading._fields import Entries
-from scalewise.reading._linear import embedded
-from scalewise.reading._products import contracted
-from scalewise.reading._reader import ModelReader
-from scalewise.reading._sums import normed, reduced
+from scalewise.reading.spi import (
+    Entries,
+    ModelReader,
+    Operand,
+    Plain,
+    contracted,
+    embedded,
+    entrywise,
+    normed,
+    reduced,
+    softmax,
+)
 from scalewise.torch._windows import adaptive, convolution, pool, scattered
 
 # What moves entries and nothing else: done to entries as it is done to numbers.

@@ -15,11 +15,16 @@ from scalewise.networks.spi import Layer
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Inputs
 from scalewise.plan.spi import given as called_with
-from scalewise.reading._fields import UnreadError
-from scalewise.reading._given import GivenLayers, layers_of
-from scalewise.reading._grids import MixedSamplesError
-from scalewise.reading._read import ReadModel, network_from, read_model
-from scalewise.reading._reader import ParameterLaw
+from scalewise.reading.spi import (
+    GivenLayers,
+    MixedSamplesError,
+    ParameterLaw,
+    ReadModel,
+    UnreadError,
+    layers_of,
+    network_from,
+    read_model,
+)
 from scalewise.torch._drawn import drawn, told_by_entries
 from scalewise.torch._given import without_numbers
 from scalewise.torch._network import traced

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalewise.signals._seen import Looks, Seen, Units
+from scalewise.signals import Looks, Seen, Units
 
 # Outputs between which an activation has a slope, and inputs above which: beyond, little is left of it.
 _STEEP = {"tanh": (-0.95, 0.95), "sigmoid": (0.01, 0.99)}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from scalewise.signals._seen import Drawn, Joined, Seen
+from scalewise.signals import Drawn, Joined, Seen
 from scalewise.torch._plainly import plainly
 from scalewise.torch._rows import PlaceRows, drowned, looks_of, units_of
 

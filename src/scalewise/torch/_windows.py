@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from scalewise.reading._entrywise import Operand, Plain
-from scalewise.reading._fields import Entries
-from scalewise.reading._linear import convolved
-from scalewise.reading._products import contracted
-from scalewise.reading._reader import ModelReader
-from scalewise.reading._sums import pooled
+from scalewise.reading.spi import (
+    Entries,
+    ModelReader,
+    Operand,
+    Plain,
+    contracted,
+    convolved,
+    pooled,
+)
 
 
 def convolution(read: ModelReader, own: Entries, weights: Entries, w: Tensor, args: Any) -> Operand:

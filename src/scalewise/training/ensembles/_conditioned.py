@@ -16,17 +16,21 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._ensemble import Kind, NetworkEnsemble, first_activation
-from scalewise.nets._moments import MeanSums
-from scalewise.nets._networks import traced
-from scalewise.nets._program import DrawnProgram, first_layer, sample_program
-from scalewise.nets._sampler import (
+from scalewise.nets.spi import (
+    DrawnProgram,
+    Kind,
+    MeanSums,
+    NetworkEnsemble,
     draw_layers,
     draw_numbers,
+    first_activation,
     first_factor,
+    first_layer,
     first_metric,
     metrics,
     ranks,
+    sample_program,
+    traced,
 )
 from scalewise.networks import Network
 from scalewise.tasks import Task

@@ -9,18 +9,19 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._devices import filled, on_host
-from scalewise.nets._ensemble import (
+from scalewise.nets.spi import (
     LARGEST_BATCH,
     LOST,
     Kind,
+    MeanSums,
     NetworkEnsemble,
+    filled,
     first_activation,
+    network_keys,
+    on_host,
+    precision,
     refuse_overflow,
 )
-from scalewise.nets._moments import MeanSums
-from scalewise.nets._networks import precision
-from scalewise.nets._random import network_keys
 from scalewise.networks import Network
 from scalewise.tasks import Task
 from scalewise.training._algorithm import Algorithm

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.nets._ensemble import LOST, Sums
+from scalewise.nets.spi import LOST, Sums
 from scalewise.training.ensembles._reading import NetworkReading, whole
 from scalewise.training.ensembles._training import FAILURES
 

@@ -15,10 +15,18 @@ from scalewise._labelled import dataset, variable
 from scalewise._memory import Memory, bytes_of
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
-from scalewise.nets._devices import generator
-from scalewise.nets._ensemble import NetworkEnsemble, run
-from scalewise.nets._extrapolate import check_widths, degree, extrapolation, fit
-from scalewise.nets._networks import Dtype, Seed, check_has_slope
+from scalewise.nets.spi import (
+    Dtype,
+    NetworkEnsemble,
+    Seed,
+    check_has_slope,
+    check_widths,
+    degree,
+    extrapolation,
+    fit,
+    generator,
+    run,
+)
 from scalewise.networks import Network
 from scalewise.networks.spi import AnyNetwork, check_inputs, digest_of
 from scalewise.sweeps.spi import Reporter, kept, opened

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._packed import Packed
+from scalewise.nets.spi import Packed
 from scalewise.training.ensembles._start import ntks, pulled
 from scalewise.training.ensembles._training import FAILURES, SEVERAL, Finished, Lesson
 

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets._packed import Packed
-from scalewise.nets._random import normals
+from scalewise.nets.spi import Packed, normals
 from scalewise.networks import Network
 
 Outputs = Float[np.ndarray, "network output sample"]

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from scalewise.nets._packed import Packed
+from scalewise.nets.spi import Packed
 from scalewise.networks import Network
 from scalewise.training._filters import Rule
 from scalewise.training._motions import ByDescent
