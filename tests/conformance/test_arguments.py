@@ -59,7 +59,7 @@ ROOMS = (
 )
 # What a program is given, or a result consists of: nobody makes one by hand.
 GIVEN = {
-    "Matrix",
+    "ProgramMatrix",
     "Scalar",
     "Space",
     "Vector",

@@ -93,17 +93,17 @@ def test_blocks_of_arrays_and_of_samples(monkeypatch: pytest.MonkeyPatch) -> Non
     for memory in (2**20, 13_000, 8_000, 1_500):
         for mean in (False, True):
             plan = _row_blocks.groups(kept, 7, 3, memory=memory, mean=mean)
-            assert sorted(k for group in plan for k in group.tensors) == [0, 1, 2]
-            for group in plan:
+            assert sorted(k for tensors, _ in plan for k in tensors) == [0, 1, 2]
+            for tensors, blocks in plan:
                 rows = np.zeros((7, 3))
-                for block in group.blocks:
+                for block in blocks:
                     rows[block.samples, block.reads] += 1
                     samples, reads = (part.stop - part.start for part in block)
-                    pairs = 2 if len(group.blocks) > 1 and not mean else 1
-                    taken = samples * sum(kept[k].of(reads) for k in group.tensors)
+                    pairs = 2 if len(blocks) > 1 and not mean else 1
+                    taken = samples * sum(kept[k].of(reads) for k in tensors)
                     assert pairs * taken <= 0.75 * memory or samples == reads == 1
                 assert (rows == 1).all()
-            passes.append(sum(len(group.blocks) for group in plan))
+            passes.append(sum(len(blocks) for _, blocks in plan))
     assert passes[:2] == [1, 1]
     assert passes[::2] == sorted(passes[::2])
     assert passes[-2] > 20

@@ -111,7 +111,7 @@ def test_jax_leaves_the_memory_of_a_gpu_to_those_who_train(monkeypatch: pytest.M
     sw.torch.network(nn.Linear(3, 2), torch.ones(2, 3))
     assert name not in os.environ  # it is imported already: who did that decides
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    monkeypatch.setattr("scalewise.torch._network.Reader", _stop)
+    monkeypatch.setattr("scalewise.torch._network.ModelReader", _stop)
     for given, left in ((None, "false"), ("true", "true")):
         if given:
             monkeypatch.setenv(name, given)

@@ -114,6 +114,10 @@ class JointRule:
         """The error beyond the spread of samples, for estimates of some size: see the function of this name.
 
         0 if entries are to be wrong alike: errors that move them one by one would end that.
+
+        Args:
+            estimates: Of every scramble.
+            size: In whose parts the error is told.
         """
         return np.zeros_like(size) if self.alike else unseen(estimates, size)
 

@@ -326,7 +326,7 @@ class Walk:
         if a is not None and b is not None and not a.data and not b.data:
             if sign == 1 and one is two:
                 return replace(whole, value=flow.powered(a, 2.0), summed=0)
-            a = flow.directed(a, b, sign)
+            a = flow.directed(a, b, float(sign))
         if a is not None and (b is None or a.data or not b.data):
             factor = _number(two)
             if sign == -1 and one.summed and abs(factor - one.summed) < 0.5:

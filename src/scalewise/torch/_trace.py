@@ -251,7 +251,7 @@ class Trace(TorchDispatchMode):
                 return flow.powered(a, 2.0) if sign == 1 else flow.new()
             return flow.multiplied(a, flow.powered(b, -1.0) if sign == -1 else b)
         if a is not None and b is not None and not a.data and not b.data:
-            a = flow.directed(a, b, sign)
+            a = flow.directed(a, b, float(sign))
         if a is not None and (b is None or a.data or not b.data):
             return flow.scaled(a, self._number(two, a.data) ** sign)
         assert b is not None

@@ -48,7 +48,7 @@ class Labels:
     scramble: int = 0
     heads: int = MOST_HEADS
     shifts: tuple[int, ...] = ()
-    tile: tuple[Inputs, Inputs, tuple[int, ...], dict[Any, Places]] = _NOWHERE
+    tile: tuple[Inputs | None, Inputs | None, tuple[int, ...], dict[Any, Places]] = _NOWHERE
 
     @cached_property
     def fixed(self) -> dict[int, np.ndarray]:
