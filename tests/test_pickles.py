@@ -93,8 +93,8 @@ def nouns() -> list[Any]:
 ELSEWHERE = {"gaussian", "jax", "limits.program", "plan", "report", "torch"}
 INSIDE = {
     "ABC", "Algorithm",
-    "KernelIncrements", "LayerExponents", "LayerKernels", "LazyMatrix", "LearningDerivatives", "LimitDynamics", "Order",
-    "Region", "Sample", "StepPowers", "Stepwise", "Tasks", "WidthPowers", "WordBatch",
+    "KernelIncrements", "LayerExponents", "LayerKernels", "LazyMatrix", "LearningDerivatives", "LimitDynamics",
+    "Order", "Region", "Sample", "StepPowers", "Stepwise", "Tasks", "WidthPowers", "WordBatch",
 }  # fmt: skip
 
 

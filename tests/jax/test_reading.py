@@ -534,7 +534,7 @@ def test_laws_are_those_of_the_factory() -> None:
             "zeros": jnp.zeros(width),
         }
 
-    _, laws, guessed = drawn(build, {"width": 16}, "plain", "seed")
+    model, laws, guessed = drawn(build, {"width": 16}, "plain", "seed")
     variances = {name: law.variance for name, law in laws.items()}
     assert variances == pytest.approx(
         {
@@ -555,7 +555,7 @@ def test_laws_are_those_of_the_factory() -> None:
     assert all(law.mean == 0 for name, law in laws.items() if name != "turned")
     assert guessed == ("turned",)
     # what the factory would draw has the moments of what is drawn in its place
-    assert float(np.std(made.model["normal"])) == pytest.approx(0.3, rel=0.3)
+    assert float(np.std(model["normal"])) == pytest.approx(0.3, rel=0.3)
 
 
 def test_draws_that_are_not_told_are_pooled_over_seeds() -> None:
