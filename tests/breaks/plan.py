@@ -51,6 +51,14 @@ MUTANTS = (
         '        "transpose",\n        "convert_element_type",',
         '        "convert_element_type",',
     ),
+    row(
+        "jax/_trace.py",
+        "tests/jax/test_both_ways.py::test_the_largest_singular_value_of_a_tensor_is_no_activation",
+    )(
+        "jax: the largest entry of a tensor is an activation",
+        "data=any(value.data for value in values)",
+        "data=True",
+    ),
     of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
     of_rules(
         "plan rules: fan-in of a learning rate",

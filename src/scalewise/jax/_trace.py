@@ -222,7 +222,8 @@ class Walk:
             return replace(whole, value=flow.powered(first.value, 1.0), summed=0)
         if name == "reduce_max":
             flow.bent(values)
-            return replace(whole, value=flow.new("most"), summed=0)
+            most = replace(flow.new("most"), data=any(value.data for value in values))
+            return replace(whole, value=most, summed=0)
         if name == "gather" and given[1].picked and not _data(first) and first.value is not None:
             flow.rows(eqn.invars[0].aval.shape[0], given[1].picked)
             return replace(first, constant=None, lineage=self._fresh())
