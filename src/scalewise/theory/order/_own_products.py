@@ -60,7 +60,7 @@ def add_own(
 def _covariances(
     letter: str, kinds: tuple[Forms, Forms | None], beside: Sequence[Beside]
 ) -> OfFour | None:
-    """Of a read-out of two inputs and a product of two others; ``None`` where there are none."""
+    """Covariances of a read-out of two inputs with a product of two others; ``None`` where there are none."""
     metric, ntk = kinds
     if (
         letter == "A"
