@@ -350,8 +350,8 @@ class Builder:
 
         Args:
             of: The inputs, or what was read off them.
-            make: The function, of a module: (sample, *positions, feature) from ``(x, xp, *given)``, with `xp` NumPy
-                or JAX's.
+            make: The function, of a module: ``(sample, *positions, feature)`` from ``(x, xp, *given)``, with `xp`
+                NumPy or JAX's.
             features: How many it gives.
             positions: Along each axis; those of the inputs for ``None``.
             given: Further arguments of the function.
