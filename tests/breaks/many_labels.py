@@ -109,9 +109,9 @@ MUTANTS = (
     of_own("neurons of many labels: of fields in place of tangents", "_across(metric, beside[1], beside[1])",
         "_across(metric, beside[0], beside[0])"),
     of_own(
-        "neurons of many labels: a form of one input without its other labels",
-        '"abst,asc,atd->abcd"',
-        '"abss,asc,asd->abcd"',
+        "neurons of many labels: no form of one input",
+        'return np.einsum("abst',
+        'return 0 * np.einsum("abst',
     ),
     of_units("units: what is exact twice", "metric, a, sign=-1.0)", "metric, a, sign=0.0)"),
     of_units(

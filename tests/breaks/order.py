@@ -29,11 +29,6 @@ of_jets = row(
 )
 
 MUTANTS = (
-    of_pairs(
-        "tangents beside each other: in one order",
-        'for ab in ("cd", "dc")',
-        'for ab in ("cd", "cd")',
-    ),
     row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
         "obstacles: norms over any number of channels", "if count < least:", "if count < 0:"
     ),
