@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import sys
+import tempfile
 import types
 import typing
 from collections.abc import Callable
@@ -253,7 +254,7 @@ def trainer(plan: Any, model: nn.Module, decay: float, eps: float) -> Step:
             return _linear(model)
 
     arguments = transformers.TrainingArguments(
-        output_dir="/tmp/run", max_steps=1, report_to=[], save_strategy="no", use_cpu=True,
+        output_dir=tempfile.mkdtemp(), max_steps=1, report_to=[], save_strategy="no", use_cpu=True,
         disable_tqdm=True, logging_strategy="no", max_grad_norm=0.0, lr_scheduler_type="constant",
         remove_unused_columns=False,
     )  # fmt: skip

@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     row(
         "jax/_trace.py",
-        "tests/jax/test_both_ways.py::test_the_largest_singular_value_of_a_tensor_is_no_activation",
+        "tests/jax/test_both_ways.py::test_the_largest_singular_value_of_a_tensor_is_not_an_activation",
     )(
         "jax: the largest entry of a tensor is an activation",
         "data=any(value.data for value in values)",

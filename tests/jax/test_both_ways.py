@@ -76,7 +76,7 @@ class Divided(eqx.Module):
         return jax.vmap(lambda one: self.last(jax.nn.relu(W @ jax.nn.relu(self.first(one)))))(x)
 
 
-def test_the_largest_singular_value_of_a_tensor_is_no_activation() -> None:
+def test_the_largest_singular_value_of_a_tensor_is_not_an_activation() -> None:
     plan = sw.jax.plan(
         Divided, base={"width": 32}, target={"width": 128}, strategy=sw.scaling.mup(), optimizer="adamw",
         apply=lambda model, x: model(x), inputs=X, roles={"W": "hidden"},

@@ -46,9 +46,9 @@ TEXT = (
 FILES = ("wiki100m.txt.xz",)
 _WIDE = 128  # from where the base is to be better
 _COST = 0.02  # nats
-_WIDE_TASK = "text"  # for the widths that two arms alone have
-_REACH = 2.0  # octaves about the expected best rate that are trained there
 PLAIN, TUNED, CRITICAL = "plain", "planned, tuned", "planned, critical"
+_WIDE_TASK, _WIDE_ARMS = "text", (PLAIN, TUNED)  # of the widths that two arms alone have
+_REACH = 2.0  # octaves about the expected best rate that are trained there
 ARMS = (
     Arm(PLAIN, rules="standard", based=False, drift=-1.2),
     Arm("planned"),
@@ -245,15 +245,16 @@ def _losses(
     every = [*enumerate(ARMS)]
     narrow = [*enumerate(config.widths)]
     train({(j, k): cell(arm, n, config.rates) for j, arm in every for k, n in narrow}, store)
-    if common.task == _WIDE_TASK:
-        wide = {}
+    if common.task != _WIDE_TASK:
+        return losses
+    wide = {}
+    for k, n in enumerate(config.wide, len(config.widths)):
         for j, arm in every:
-            for k, n in enumerate(config.wide, len(config.widths)):
-                if arm.name in (PLAIN, TUNED):
-                    base, growth = losses[0, j, 0], n / config.widths[0]
-                    rates = about(config.rates, base, arm, growth, reach=_REACH)
-                    wide[j, k] = cell(arm, n, rates)
-        train(wide, within(store, "wide"))
+            if arm.name in _WIDE_ARMS:
+                growth = n / config.widths[0]
+                rates = about(config.rates, losses[0, j, 0], arm, growth, reach=_REACH)
+                wide[j, k] = cell(arm, n, rates)
+    train(wide, within(store, "wide"))
     return losses
 
 

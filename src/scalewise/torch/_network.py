@@ -262,7 +262,7 @@ def _check_repeats(trace: NetworkTrace, given: GivenLayers, found: Any) -> None:
         )
     if trace.shapes and isinstance(found, UnreadOperand):
         raise UnreadError(
-            f"{subject(trace.shapes[0])} has shapes that depend on the data, and the model is no network of one "
+            f"{subject(trace.shapes[0])} has shapes that depend on the data, and the model is not a network of one "
             "shape. Give that module as a layer of `given`; `signals` measures the model for one batch."
         )
 
