@@ -93,7 +93,7 @@ def nouns() -> list[Any]:
 ELSEWHERE = {"gaussian", "jax", "limits.program", "plan", "report", "torch"}
 INSIDE = {
     "ABC", "Algorithm",
-    "KernelIncrements", "LayerExponents", "LayerKernels", "LazyMatrix", "LearningDerivatives", "LimitDynamics",
+    "LayerExponents", "LayerKernels", "LazyMatrix", "LimitDynamics",
     "Order", "Region", "Sample", "StepPowers", "Stepwise", "Tasks", "WidthPowers", "WordBatch",
 }  # fmt: skip
 

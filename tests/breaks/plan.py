@@ -59,7 +59,9 @@ MUTANTS = (
         "data=any(value.data for value in values)",
         "data=True",
     ),
-    of_rules("plan rules: variance instead of standard deviation", "-own.p / 2)", "-own.p)"),
+    of_rules(
+        "plan rules: variance instead of standard deviation", "-p / 2) * stored", "-p) * stored"
+    ),
     of_rules(
         "plan rules: fan-in of a learning rate",
         "entries = Powers(-fan_in,",
@@ -67,8 +69,8 @@ MUTANTS = (
     ),
     of_rules(
         "plan rules: Adam at the rates of gradient descent",
-        "own.r - own.q) * driving",
-        "own.r - own.q)",
+        "r - q) * driving",
+        "r - q)",
     ),
     of_rules("plan rules: degree forgotten", "lr = entries * driving**-h", "lr = entries", LAWS),
     of_rules("plan rules: norm forgotten", " * factor(law.norm) ** (1 - h)\n", "\n", LAWS),
@@ -230,8 +232,8 @@ MUTANTS = (
     ),
     of_rules(
         "plan norms: a normalised bottleneck drawn as a readout",
-        "own = replace(own, p=strategy.hidden.p)",
-        "pass",
+        "        p = strategy.hidden.p",
+        "        pass",
         LATENT,
     ),
     of_flow(

@@ -70,10 +70,10 @@ MUTANTS = (
         "t * unit_of(self.loss_units, targets), ridge",
     ),
     of_descent("units: of a rate forgotten", "rate / per, **rest", "rate, **rest"),
-    row("training/_motions.py", NEW)(
+    row("training/width/_course.py", NEW)(
         "rules: transposed without the velocity", "pull: Any = B * a + D * v", "pull: Any = B * a"
     ),
-    row("training/_motions.py", NEW)(
+    row("training/width/_course.py", NEW)(
         "rules: the force without what is seen", "x * a - F[s], rate", "-F[s], rate"
     ),
     row("training/_algorithm.py", NEW)(

@@ -147,8 +147,8 @@ MUTANTS = (
     ),
     of_average(
         "cavity: variance of last weights",
-        "size, first, second = np.sqrt(law.C_W)",
-        "size, first, second = law.C_W",
+        "size, first, second, count = np.sqrt(C_W)",
+        "size, first, second, count = C_W",
     ),
     of_average("cavity: weight of the pairs of points", "(1 / 18, r", "(1 / 9, r"),
     of_correction(

@@ -39,8 +39,8 @@ MUTANTS = (
     of_neurons("kinks: covariance without zeta", "(known - setting.unlearned(k)).T", "known.T"),
     of_neurons(
         "kinks: odd and even exchanged",
-        "(ways[0].f + ways[1].f) / 2",
-        "(ways[0].f - ways[1].f) / 2",
+        "(ways[0][0] + ways[1][0]) / 2",
+        "(ways[0][0] - ways[1][0]) / 2",
     ),
     of_crossing("crossing: one speed", "(kink.left + kink.jump * share) * F", "kink.left * F"),
     of_crossing("crossing: sides not looked at again", "theta = (u > 0).astype(float)\n", "pass\n"),

@@ -104,13 +104,13 @@ MUTANTS = (
         "np.multiply.outer(np.ones_like(g), Z)",
         CUBIC,
     ),
-    of_course("momentum: of the kernel", "v = self.momentum * both", "v = self.momentum * a"),
+    of_course("momentum: of the kernel", "A * a + C * v", "A * a"),
     of_course(
         "steps: forward a step late",
-        "            out[s] = a\n            v",
-        "            out[s] = a + v\n            v",
+        "            out[s] = a\n            move",
+        "            out[s] = a + v\n            move",
     ),
-    of_course("steps: kernel without decay", "a = a - x * out[s] + F[s]", "a = a + F[s]"),
+    of_course("steps: kernel without decay", "a + x * pull + F[s]", "a + F[s]"),
     of_course(
         "on the way: A without its error",
         '"A": Reach(_sum(g2, w * p, g)',

@@ -71,9 +71,7 @@ GIVEN = {
     "NetworkKernel",
 }
 GIVEN |= {
-    "EvidenceSlopes",
     "Filter",
-    "LeftOut",
     "Network",
     "Outcome",
     "Parameters",
@@ -87,7 +85,6 @@ GIVEN |= {
     "CriticalPoint",
     "Criticality",
     "FixedPoint",
-    "InterlayerCovariance",
 }
 GIVEN |= {"KernelFlow", "NearbyInputs", "NoteKernels", "ScalingFit", "SingleInputFlow"}
 # What is said where a number may also be written as text.

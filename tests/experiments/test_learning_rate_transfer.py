@@ -241,8 +241,8 @@ def test_divergence_is_a_word_and_not_a_number() -> None:
     found = train(scaled, [2.0**4, 2.0**14, 2.0**60, 2.0**120], task)
     np.testing.assert_array_equal(found.diverged, [[False, True, True, True]] * 2)
     assert task.ignorance == pytest.approx(np.log(10))
-    np.testing.assert_array_equal(found.loss[found.diverged], task.ignorance)
-    np.testing.assert_array_equal(found.test_loss[found.diverged], task.ignorance)
+    np.testing.assert_array_equal(found.loss.values[found.diverged], task.ignorance)
+    np.testing.assert_array_equal(found.test_loss.values[found.diverged], task.ignorance)
     assert np.all(found.loss[:, 0] < 0.7 * task.ignorance)
     assert np.all(np.isfinite(found.loss) & np.isfinite(found.test_loss))
 
@@ -372,10 +372,9 @@ def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_trained(scaled, rates, task, *, seed):
-    from scalewise.experiments._training import TrainedRun
-
     curve = np.broadcast_to((np.log2(rates) - 6.2) ** 2 + 1, (len(task.order), len(rates)))
-    return TrainedRun(curve, curve, curve < 0)
+    found = {"loss": curve, "test_loss": curve, "diverged": curve < 0}
+    return xr.Dataset({name: (("seed", "rate"), each) for name, each in found.items()})
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_values_at_two_hidden_layers(phi, first, second, third):
     values = np.array([getattr(found, name) for name in QUANTITIES]).T
     # The values were found by differences of quadratures good to 1e-5.
     np.testing.assert_allclose(values, [first, second], atol=2e-5)
-    assert found.f_1_third == pytest.approx(third, abs=3e-5)
+    assert found.f_1_third.item() == pytest.approx(third, abs=3e-5)
 
 
 @pytest.mark.covers("E13")
@@ -55,12 +55,12 @@ def test_derivatives_are_those_of_the_step(phi, strategy):
         np.testing.assert_allclose(v[1] - v[-1], 0, atol=1e-8)
         second = (-v[2] + 16 * v[1] - 30 * v[0] + 16 * v[-1] - v[-2]) / (12 * h * h)
         np.testing.assert_allclose(getattr(found, name), second, atol=1e-6)
-    f = {k: s.f_1 for k, s in steps.items()}
+    f = {k: s.f_1.item() for k, s in steps.items()}
     assert f[0] == 0
     third = (-13 * (f[1] - f[-1]) + 8 * (f[2] - f[-2]) - (f[3] - f[-3])) / (8 * h**3)
-    assert found.f_1_third == pytest.approx(third, abs=2e-4)
+    assert found.f_1_third.item() == pytest.approx(third, abs=2e-4)
     first = (-f[2] + 8 * f[1] - 8 * f[-1] + f[-2]) / (12 * h)
-    assert found.f_1 == pytest.approx(first, abs=1e-5)
+    assert found.f_1.item() == pytest.approx(first, abs=1e-5)
 
 
 @pytest.mark.covers("E13")
@@ -69,11 +69,14 @@ def test_the_ways_of_the_output():
     both, readout, features = (
         learning.derivatives(s, "tanh", square=0.81) for s in (MUP, READOUT, FEATURES)
     )
-    assert readout.f_1 == pytest.approx(-single_moment("tanh", _second("tanh", 0.81), (0, 0)).value)
+    assert readout.f_1.item() == pytest.approx(
+        -single_moment("tanh", _second("tanh", 0.81), (0, 0)).value
+    )
     assert readout.f_1_third == 0.0  # its first step does not reach the features
     assert np.all(readout.lambda_ == 0)
-    assert features.f_1 + readout.f_1 == pytest.approx(both.f_1)
-    assert features.f_1_third == pytest.approx(both.f_1_third + 3 * both.gamma[-1])
+    assert (features.f_1 + readout.f_1).item() == pytest.approx(both.f_1.item())
+    wanted = both.f_1_third + 3 * both.gamma[-1]
+    assert features.f_1_third.item() == pytest.approx(wanted.item())
 
 
 def _second(phi, variance):
@@ -84,12 +87,12 @@ def _second(phi, variance):
 def test_steps_with_closed_values():
     """One and two hidden layers of tanh after one step from a single sample of target 1."""
     one = learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0)
-    assert one.f_1 == pytest.approx(0.7081911, abs=2e-7)
-    assert one.lambda_[0] == pytest.approx(0.519607761770, abs=1e-8)
+    assert one.f_1.item() == pytest.approx(0.7081911, abs=2e-7)
+    assert one.lambda_[0].item() == pytest.approx(0.519607761770, abs=1e-8)
     two = learning.one_step(MUP, "tanh", square=1.0, eta=-1.0)
-    assert two.f_1 == pytest.approx(0.56167054, abs=2e-8)
-    assert two.gamma[0] == pytest.approx(0.37198021, abs=2e-8)
-    assert two.lambda_[0] == pytest.approx(0.48909217, abs=5e-8)
+    assert two.f_1.item() == pytest.approx(0.56167054, abs=2e-8)
+    assert two.gamma[0].item() == pytest.approx(0.37198021, abs=2e-8)
+    assert two.lambda_[0].item() == pytest.approx(0.48909217, abs=5e-8)
 
 
 @pytest.mark.covers("E13")

@@ -145,7 +145,7 @@ def test_the_parts_in_the_limit(name):
     ]
     parts = [found.by_features.values.item(), found.by_last.values.item()]
     np.testing.assert_allclose(parts, expected, atol=0.015)
-    assert sum(expected) == pytest.approx(step.f_1)
+    assert sum(expected) == pytest.approx(step.f_1.item())
 
 
 def test_thetas_of_named_strategies():

@@ -119,7 +119,7 @@ def test_linear_response_and_kernel_increments_against_autodiff(activation: str)
                 (aa, wa), (aw, ww) = moved(*zero, x, z)
                 assert abs(aa) < 1e-14
                 np.testing.assert_allclose(
-                    (found.aw[i, j], found.ww[i, j], found.wa[i, j]), (aw, ww, wa), rtol=1e-9
+                    [found[name][i, j] for name in ("aw", "ww", "wa")], (aw, ww, wa), rtol=1e-9
                 )
 
 
@@ -135,7 +135,7 @@ def powers_of_increments(scaling: Any, steps: int) -> dict[str, float]:
                 net = sh.step(net, sample(0, 1))
             one = sh.kernel_increments(net, PROBES, X, sample(2, 3))
             K_a, K_w = sh.tangent_kernels(net, PROBES, X)
-            for name, part in (("a", K_a), ("w", K_w), *vars(one).items()):
+            for name, part in (("a", K_a), ("w", K_w), *one.items()):
                 parts.setdefault(name, []).append(float(np.mean(part**2)))
         found.append({name: 0.5 * np.log(np.mean(part)) for name, part in parts.items()})
     return {name: (found[1][name] - found[0][name]) / np.log(32) for name in found[0]}

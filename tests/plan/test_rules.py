@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from described_models import language_model, mlp, planned
 from grids import each
 from scalewise import scaling
-from scalewise.plan import Layer, PlanError, Powers, Ratios, Role, rule
+from scalewise.plan import Layer, PlanError, Powers, Role, rule
 from scalewise.plan._rules import gradient_exponent
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -176,7 +176,7 @@ def test_a_branch_may_carry_its_multiplier(optimizer: str) -> None:
 def test_standard_has_no_rule_for_depth() -> None:
     r = rule(scaling.standard(), Role.HIDDEN, Layer.HIDDEN, "adamw", in_block=True)
     assert r.lr == Powers(Fraction(-1), Fraction(1))
-    assert r.lr.factor(Ratios(Fraction(8), Fraction(8), Fraction(4))) == 1.0
+    assert r.lr.factor({"fan_in": Fraction(8), "width": Fraction(8), "depth": Fraction(4)}) == 1.0
 
 
 def test_unknown_optimizer() -> None:
@@ -186,9 +186,11 @@ def test_unknown_optimizer() -> None:
 
 def test_factor_is_exact_where_ratios_cancel() -> None:
     third = Powers(Fraction(-1), Fraction(1))
-    assert third.factor(Ratios(Fraction(3), Fraction(3))) == 1.0
-    assert third.factor(Ratios(Fraction(6), Fraction(3))) == pytest.approx(0.5, rel=1e-15)
-    assert Powers(Fraction(-1, 3), HALF, HALF).factor(Ratios()) == 1.0
+    assert third.factor({"fan_in": Fraction(3), "width": Fraction(3)}) == 1.0
+    assert third.factor({"fan_in": Fraction(6), "width": Fraction(3)}) == pytest.approx(
+        0.5, rel=1e-15
+    )
+    assert Powers(Fraction(-1, 3), HALF, HALF).factor({}) == 1.0
 
 
 @each("model", [mlp, language_model])

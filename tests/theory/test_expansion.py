@@ -37,7 +37,7 @@ def test_the_vertex_of_pairs_is_that_of_all_inputs(names) -> None:
         few = APART[:2] if name in ("elu", "hardtanh") else APART[:3]
         network = net(3, name, features=3, C_b=0.05, C_W=0.5)
         K = kernel_flow(network, few, ntk=False).K
-        V = tensor_flow(network, K, None, ["V"]).values["V"]
+        V = tensor_flow(network, K, None, ["V"])["V"][0]
         a, b = np.triu_indices(len(few))
         scale = K[:, a, a] * K[:, b, b]
         miss = np.abs(pair_vertex(network, K[:, a, a], K[:, b, b], K[:, a, b]) - V[:, a, b, a, b])
@@ -56,7 +56,7 @@ def test_inputs_of_unequal_norm_are_told_apart() -> None:
     for name in ("gelu", "swish"):
         network = net(5, name, features=3, C_W=1.9)
         K = kernel_flow(network, x, ntk=False).K
-        V = tensor_flow(network, K, None, ["V"]).values["V"]
+        V = tensor_flow(network, K, None, ["V"])["V"][0]
         found = pair_vertex(network, K[:, [0], [0]], K[:, [1], [1]], K[:, [0], [1]])
         np.testing.assert_allclose(found[:, 0], V[:, 0, 1, 0, 1], rtol=2e-4)
 

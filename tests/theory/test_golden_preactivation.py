@@ -231,7 +231,7 @@ def test_flow_is_consistent_with_the_single_input_recursion() -> None:
     for name in ("tanh", "gelu", "relu", "swish"):
         network = net(6, name, features=4, C_W=1.7, C_b=0.1, width=(30, 60, 45, 20, 90))
         flow = kernel_flow(network, x)
-        V = tensor_flow(network, flow.K, None, ["V"]).values["V"]
+        V = tensor_flow(network, flow.K, None, ["V"])["V"][0]
         diagonal = np.einsum("laaaa->la", V)
         np.testing.assert_allclose(
             diagonal, single_input_vertex(network, flow.diagonal), rtol=1e-9, atol=1e-13

@@ -76,7 +76,7 @@ def test_first_moment_differs_from_the_plain_one_by_one_over_n() -> None:
     excess = []
     for width in (100, 1000):
         wide = net().at_width(width)
-        ratio = refined_moments(wide, X).M / first_moment(wide, X)[:3]
+        ratio = refined_moments(wide, X).M.values / first_moment(wide, X)[:3]
         assert np.all(np.abs(ratio[1:] - 1) < 1e-12)
         excess.append(width * (ratio[0] - 1))
     assert np.all(excess[0] > 1e-3)
@@ -86,14 +86,14 @@ def test_first_moment_differs_from_the_plain_one_by_one_over_n() -> None:
 @pytest.mark.covers("D12.6")
 def test_transfer_matrices_carry_the_moments() -> None:
     moments = refined_moments(net(), X)
-    v = np.stack([moments.D, moments.S], axis=-1)
+    v = np.stack([moments.D.values, moments.S.values], axis=-1)
     assert moments.transfer.shape == (2, 2, 2, 2, 2)
     for k in (1, 2):
         np.testing.assert_allclose(
             v[k - 1], np.einsum("xyij,xyj->xyi", moments.transfer[k - 1], v[k]), rtol=1e-12
         )
     # Exchange of the two inputs.
-    np.testing.assert_allclose(moments.S, moments.S.swapaxes(1, 2), rtol=1e-10)
+    np.testing.assert_allclose(moments.S, moments.S.values.swapaxes(1, 2), rtol=1e-10)
 
 
 def moment(K: np.ndarray, p: int | None, q: int | None) -> float:

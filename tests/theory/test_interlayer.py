@@ -48,7 +48,7 @@ def test_pairs_of_activations_give_the_recursions(activation) -> None:
             allowed = 5 * np.hypot(getattr(found, f"{part}_error")[0], error)
             assert np.all(off <= allowed + 1e-7 * np.max(value))
             assert np.max(allowed) < 0.02 * np.max(value)
-        assert found.layers == tuple(range(layer + 1, 5))
+        assert list(found.layer.values) == list(range(layer + 1, 5))
         assert found.metric.shape == (4 - layer, 2, 2, 2, 2)
 
 
@@ -61,13 +61,13 @@ def test_one_input_two_layers_up() -> None:
     found = interlayer_covariance(lambda z: sigma(z[0, 0]) ** 2, net, theory, 2)
     x, w = np.polynomial.hermite_e.hermegauss(120)
     expected = theory.four_point_vertex.values.ravel()[2] / (40 * net.C_W[2])
-    assert found.metric.ravel()[0] == pytest.approx(expected, rel=1e-8)
+    assert found.metric.values.ravel()[0] == pytest.approx(expected, rel=1e-8)
     for k, layer in enumerate((3, 4), start=1):
         K = theory.kernel.values.ravel()[layer - 1]
         z = np.sqrt(K) * x
         slope = w @ (sigma(z) * sigma.derivative(z) * z) / w.sum() / K
         expected *= net.C_W[layer] * slope  # chi_parallel
-        assert found.metric.ravel()[k] == pytest.approx(expected, rel=1e-8)
+        assert found.metric.values.ravel()[k] == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.covers("B12")
@@ -82,8 +82,8 @@ def test_linear_network_exactly() -> None:
         theory = sw.predict(net, np.ones((1, 1)), observables=NAMES)
         found = interlayer_covariance(lambda z: z[0, 0] ** 2, net, theory, 2)
         exact = (1 + 2 / n) ** 2 - 1
-        assert found.metric.ravel() == pytest.approx([4 / n, 4 / n], rel=1e-10)
-        off.append(exact / found.metric.ravel() - 1)
+        assert found.metric.values.ravel() == pytest.approx([4 / n, 4 / n], rel=1e-10)
+        off.append(exact / found.metric.values.ravel() - 1)
     assert off[0] / off[1] == pytest.approx([4.0, 4.0], rel=1e-6)
 
 

@@ -154,8 +154,7 @@ def test_one_input_from_tables_is_one_among_many() -> None:
         names = sw.predict(network, X[:1], observables="all").data_vars
         letters = [row.letter for name, row in OBSERVABLES.items() if name in names and row.order]
         found = one_input(network, flow.K, letters)
-        general = tensor_flow(network, flow.K, flow.Theta, letters)
-        many = {x: (general.values[x], general.errors[x]) for x in letters}
+        many = tensor_flow(network, flow.K, flow.Theta, letters)
         for letter, (value, error) in found.items():
             want, doubt = many[letter]
             gap = np.abs(value - want)

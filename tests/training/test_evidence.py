@@ -130,7 +130,7 @@ def test_leaving_one_out_is_fitting_without_it() -> None:
             rest = np.delete(np.arange(N), a)
             R = K[a, rest] @ np.linalg.inv(K[np.ix_(rest, rest)] + noise * np.eye(N - 1))
             mean, variance = R @ Y[rest], K[a, a] + noise - R @ K[rest, a]
-            np.testing.assert_allclose(found.mean[a], mean, rtol=1e-8)
+            np.testing.assert_allclose(found.output_mean[a], mean, rtol=1e-8)
             np.testing.assert_allclose(found.variance[a], variance, rtol=1e-8)
             score = norm(mean, math.sqrt(variance)).logpdf(Y[a]).sum()
             np.testing.assert_allclose(found.log_score[a], score, rtol=1e-8)

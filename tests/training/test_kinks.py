@@ -197,13 +197,13 @@ def test_a_kink_that_nothing_pushes_apart_sends_as_many_there_as_back() -> None:
     own, Q = np.array([[0.0], [-0.3]]), np.array([[0.0], [0.2]])
     even = (np.arange(4000)[None] + 0.5) / 4000 * 2 - 1
     wanted = np.ones(2, dtype=bool)
-    found = crossed(course, SampleKink(0.0, 1.0, 1.0), (Q, own), even, wanted)
+    f, X, Y = crossed(course, SampleKink(0.0, 1.0, 1.0), (Q, own), even, wanted)
     # Those on the right go by 0.2 - 0.3, those on the left by 0.2.
-    assert 2 * found.f[1, 0] == pytest.approx(0.2 - 0.1, abs=2e-3)
-    assert 2 * found.Y[1, 0] == pytest.approx((0.1**2 + 0.2**2) / 2, abs=1e-4)
-    assert abs(found.X[1, 0]) < 1e-15
-    same = crossed(course, SampleKink(1.0, 1.0, 1.0), (Q, own), even, wanted)
-    assert 2 * same.f[1, 0] == pytest.approx(-0.1, abs=2e-3)
+    assert 2 * f[1, 0] == pytest.approx(0.2 - 0.1, abs=2e-3)
+    assert 2 * Y[1, 0] == pytest.approx((0.1**2 + 0.2**2) / 2, abs=1e-4)
+    assert abs(X[1, 0]) < 1e-15
+    same, _, _ = crossed(course, SampleKink(1.0, 1.0, 1.0), (Q, own), even, wanted)
+    assert 2 * same[1, 0] == pytest.approx(-0.1, abs=2e-3)
 
 
 def test_neurons_stick_to_a_kink_that_both_sides_lead_to() -> None:
@@ -212,10 +212,10 @@ def test_neurons_stick_to_a_kink_that_both_sides_lead_to() -> None:
     time = np.linspace(0.0, 1.0, course.steps + 1)[:, None]
     even = (np.arange(4000)[None] + 0.5) / 4000 * 2 - 1
     wanted = np.ones(course.steps + 1, dtype=bool)
-    found = crossed(course, SampleKink(0.0, 1.0, 1.0), (0.2 * time, -0.3 * time), even, wanted)
-    assert 2 * found.f[-1, 0] == pytest.approx(0.2 * 2 / 3 - 0.1 / 3, abs=1e-3)
-    assert 2 * found.X[-1, 0] == pytest.approx(-(0.2**2) / 2 + 0.1**2 / 2, abs=1e-4)
-    assert 2 * found.Y[-1, 0] == pytest.approx(0.1**2 / 2, abs=1e-4)
+    f, X, Y = crossed(course, SampleKink(0.0, 1.0, 1.0), (0.2 * time, -0.3 * time), even, wanted)
+    assert 2 * f[-1, 0] == pytest.approx(0.2 * 2 / 3 - 0.1 / 3, abs=1e-3)
+    assert 2 * X[-1, 0] == pytest.approx(-(0.2**2) / 2 + 0.1**2 / 2, abs=1e-4)
+    assert 2 * Y[-1, 0] == pytest.approx(0.1**2 / 2, abs=1e-4)
 
 
 def test_what_has_no_power_of_a_half_says_so() -> None:

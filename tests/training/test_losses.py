@@ -164,10 +164,10 @@ def test_reliability_counts_by_hand() -> None:
     fine = reliability(p, y, bins=10)
     np.testing.assert_array_equal(fine.samples, [1, 1, 2])
     np.testing.assert_allclose(fine.accuracy, [0, 1, 0.5])
-    assert fine.error == pytest.approx((0.55 + 0.3 + 2 * (0.925 - 0.5)) / 4)
-    assert fine.log_likelihood == pytest.approx(np.log([0.95, 0.1, 0.45, 0.7]).mean())
+    assert fine.calibration_error.item() == pytest.approx((0.55 + 0.3 + 2 * (0.925 - 0.5)) / 4)
+    assert fine.log_likelihood.item() == pytest.approx(np.log([0.95, 0.1, 0.45, 0.7]).mean())
     single = reliability(p[:1], np.array([[1.0], [-1.0], [-1.0], [-1.0]]))
-    assert single.error == pytest.approx(fine.error)
+    assert single.calibration_error.item() == pytest.approx(fine.calibration_error.item())
 
 
 def test_what_has_no_end_or_no_meaning_is_refused() -> None:

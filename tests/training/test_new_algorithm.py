@@ -11,7 +11,6 @@ import pytest
 import scalewise as sw
 from scalewise.tasks import Loss
 from scalewise.training import Algorithm, ByDescent, Filter, GradientDescent, Stepwise
-from scalewise.training.width._course import Steps, on_the_way
 from scalewise.training.width._weights import stationary
 
 X = np.array([[1.0, 0.2, -0.4], [-0.3, 0.9, 0.5], [0.6, -0.7, 0.8], [0.1, 1.0, -0.2]])
@@ -122,13 +121,15 @@ def test_a_flow_with_a_mass_oscillates_and_its_steps_converge() -> None:
 
 
 def test_its_weights_of_order_one_over_n_come_from_the_rule() -> None:
-    """Those of a heavy ball are known another way; those of a training to the end with a ridge are products."""
-    h, rates = np.array([0.4, 1.1, 2.0]), np.array([0.3, 0.5, 0.2, 0.4])
-    ours = on_the_way(h, ByDescent(tuple(rates), 4, 0.4).clock(h, 4.0), 0.1)
-    theirs = on_the_way(h, Steps(rates, 0.4), 0.1)
-    for name, reach in theirs.items():
-        for one, other in zip(ours[name], reach, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+    """Responses back are those forth, transposed; after a training to the end with a ridge weights are products."""
+    h, x = np.array([0.4, 1.1, 2.0]), np.array([0.7])
+    clock = ByDescent((0.3, 0.5, 0.2, 0.4), 4, 0.6, nesterov).clock(h, 4.0)
+    forth = [clock.forward(source[:, None], x) for source in np.eye(4)]
+    at = np.concatenate([responses for responses, _ in forth], axis=1)
+    end = np.concatenate([last for _, last in forth])
+    F = np.array([0.2, -1.0, 0.5, 0.3])
+    back = clock.backward(F[:, None], x, 0.8)[:, 0]
+    np.testing.assert_allclose(back, F @ at + 0.8 * end, rtol=1e-12)
     ended = Nesterov(0.4, ridge=0.2).reaches(h)
     for name, reach in stationary(1 / (h + 0.2)).reaches().items():
         for one, other in zip(ended[name], reach, strict=True):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import lzma
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -25,19 +24,7 @@ def archive(name: str, *keys: str) -> dict[str, np.ndarray]:
         return {key: held[key] for key in keys or held}
 
 
-@dataclass(frozen=True)
-class Omniglot:
-    """Characters, twenty drawings each, as rows of pixels from 0 to 1; ink is high.
-
-    Args:
-        train: ``(character, drawing, pixel)``; rotations by 90, 180, 270 degrees are characters of their own.
-        validation: Likewise, with rotations.
-        test: Likewise, without.
-    """
-
-    train: Float[np.ndarray, "character drawing pixel"]
-    validation: Float[np.ndarray, "_character drawing pixel"]
-    test: Float[np.ndarray, "_character drawing pixel"]
+Characters = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def omniglot(
@@ -46,8 +33,11 @@ def omniglot(
     side: int = 28,
     split: tuple[int, int] = (1028, 172),
     seed: int = 0,
-) -> Omniglot:
-    """Omniglot's 1623 characters, split at random.
+) -> Characters:
+    """Omniglot's 1623 characters, twenty drawings each, split at random into training, validation and test.
+
+    Rows of pixels from 0 to 1, ink is high, (character, drawing, pixel); rotations by 90, 180 and 270 degrees are
+    characters of their own but in the test.
 
     Args:
         rotations: Whether rotated characters of training and validation count as further ones.
@@ -77,7 +67,8 @@ def omniglot(
     for part, some in zip(parts, (turns, turns, range(1)), strict=True):
         turned = [np.rot90(images[part], turn, axes=(2, 3)) for turn in some]
         kinds.append(np.concatenate(turned).reshape(-1, 20, side * side))
-    return Omniglot(*kinds)
+    train, validation, test = kinds
+    return train, validation, test
 
 
 def draw_tasks(

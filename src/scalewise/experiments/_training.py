@@ -13,6 +13,7 @@ require("jax", for_="This experiment", extra="nets")
 import jax
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 
 from scalewise.data import load_labelled
@@ -50,21 +51,6 @@ class TrainingData:
         return float(np.log(self.classes))
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """Losses after training, (seed, rate), all finite.
-
-    Args:
-        loss: Cross-entropy on all training images; `Task.ignorance` where training diverged.
-        test_loss: The same on the images kept back, and no more than `Task.ignorance`.
-        diverged: Where the training loss is not a number, or no better than equal odds.
-    """
-
-    loss: Float[np.ndarray, "seed rate"]
-    test_loss: Float[np.ndarray, "seed rate"]
-    diverged: np.ndarray
-
-
 def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -> TrainingData:
     """Split a data set, four parts for training and one for the test, and fix the order of a pass.
 
@@ -92,7 +78,7 @@ def make_task(data: str, *, seeds: int, steps: int, batch: int, seed: int = 0) -
     return TrainingData(x[train_rows], y[train_rows], x[kept], y[kept], order)
 
 
-def train(scaled: Scaled, rates: Any, task: TrainingData, *, seed: int = 0) -> TrainedRun:
+def train(scaled: Scaled, rates: Any, task: TrainingData, *, seed: int = 0) -> xr.Dataset:
     r"""Train one network for every seed of the task and every learning rate.
 
     $$\theta\to\theta-\eta\,\lambda_\theta\,\frac{\partial\mathcal L}{\partial\theta},\qquad
@@ -103,6 +89,11 @@ def train(scaled: Scaled, rates: Any, task: TrainingData, *, seed: int = 0) -> T
         rates: Factors $\eta_0$ that multiply `scaled.eta`.
         task: What is learned, in which order.
         seed: Of the initialisations, one for each order of the task.
+
+    Returns:
+        Over seeds and rates, all finite: ``loss``, the cross-entropy on all training images, `Task.ignorance` where
+        training diverged; ``test_loss``, the same on the images kept back, and no more than `Task.ignorance`;
+        ``diverged``, where the training loss is not a number, or no better than equal odds.
     """
     net = scaled.net
     n = net.widths
@@ -123,11 +114,12 @@ def train(scaled: Scaled, rates: Any, task: TrainingData, *, seed: int = 0) -> T
     # Negated, so that what is not a number counts as diverged.
     diverged = ~(loss < task.ignorance)
     test_known = ~diverged & (test_loss < task.ignorance)
-    return TrainedRun(
-        np.where(diverged, task.ignorance, loss),
-        np.where(test_known, test_loss, task.ignorance),
-        diverged,
-    )
+    found = {
+        "loss": np.where(diverged, task.ignorance, loss),
+        "test_loss": np.where(test_known, test_loss, task.ignorance),
+        "diverged": diverged,
+    }
+    return xr.Dataset({name: (("seed", "rate"), each) for name, each in found.items()})
 
 
 def _drawn(net: Network, seeds: int, seed: int) -> Parameters:

@@ -37,7 +37,7 @@ from numpy.random import Generator, Philox, SeedSequence
 from scalewise.data import data_file, missing_data
 from scalewise.experiments._form import Folder, Progress, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, Table, attributes, panels
-from scalewise.experiments._readers import Omniglot, draw_tasks, omniglot
+from scalewise.experiments._readers import Characters, draw_tasks, omniglot
 from scalewise.limits import linear, maml
 from scalewise.limits.linear import LinearNet
 from scalewise.limits.maml import (
@@ -162,29 +162,27 @@ def run(
 
 
 @lru_cache(maxsize=1)
-def _characters(side: int) -> Omniglot:
+def _characters(side: int) -> Characters:
     return omniglot(side=side)
 
 
 def _trained(model: str, run: int, store: str | None = None, *, config: Config) -> xr.Dataset:
     """Accuracy on every task, before training and after each epoch: (record, test or validation, task)."""
-    characters, name, seed = _characters(config.side), model, config.seed + run
+    (train, validation, test), name, seed = _characters(config.side), model, config.seed + run
     kernel = name in KERNELS
     length = config.kernel_epoch if kernel else config.epoch
     start = _kernel_start(name, config) if kernel else _linear_start(name, seed, config)
     rate = KERNEL_RATE if kernel else LINEAR[_width(name)][2]
     tests = [
         draw_tasks(part, config.tests, _rng(seed, 0, purpose), ways=WAYS)
-        for purpose, part in ((1, characters.test), (2, characters.validation))
+        for purpose, part in ((1, test), (2, validation))
     ]
     thaw, freeze, step, judge = _KERNEL if kernel else _LINEAR
 
     def epoch(index: int, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         learner, rng = thaw(start, state), _rng(seed, index, 0)
         for _ in range(length):
-            learner, _ = step(
-                learner, draw_tasks(characters.train, 32, rng, ways=WAYS), Maml(rate=rate)
-            )
+            learner, _ = step(learner, draw_tasks(train, 32, rng, ways=WAYS), Maml(rate=rate))
         right = np.concatenate([state["right"], judged(learner)[None]])
         return {**freeze(learner), "right": right}
 

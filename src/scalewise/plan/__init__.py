@@ -16,7 +16,6 @@ from scalewise.plan._policies import Decay as Decay
 from scalewise.plan._policies import Policy as Policy
 from scalewise.plan._policies import Training as Training
 from scalewise.plan._powers import Powers as Powers
-from scalewise.plan._powers import Ratios as Ratios
 from scalewise.plan._predicted import Predicted as Predicted
 from scalewise.plan._predicted import predicted as predicted
 from scalewise.plan._probed import Probe as Probe

@@ -65,7 +65,7 @@ def refuse_bounded(
         if not d.tensor.bounded or d.role is Role.FIXED:
             continue
         found = gauges.get(d.tensor.name, Gauge())
-        wanted = _HALF * (d.role is Role.INPUT) - exponents_of(strategy, d.role, d.layer).p / 2
+        wanted = _HALF * (d.role is Role.INPUT) - exponents_of(strategy, d.role, d.layer)[0] / 2
         if (lacks := wanted - found.total) and not strategy.plain_biases:
             raise PlanError(
                 f"`{d.tensor.owner}` divides its weights by their largest singular value, which is then 1 at every "

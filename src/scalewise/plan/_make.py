@@ -17,7 +17,7 @@ from scalewise.plan._kept import kept, readout_left, refuse_unknown
 from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._names import matching
 from scalewise.plan._planner import Planner
-from scalewise.plan._powers import Powers, Ratios
+from scalewise.plan._powers import Powers
 from scalewise.plan._probed import Probe, all_axes
 from scalewise.plan._products import Needed, of_activations
 from scalewise.plan._questions import Question, Wording, ask
@@ -128,7 +128,7 @@ def _of_branches(residual: Fraction, depth: Fraction) -> list[Needed]:
     """Multiplier of residual branches, if the depth asks for one."""
     if not residual:
         return []
-    factor = Powers(depth=-residual).factor(Ratios(depth=depth))
+    factor = Powers(depth=-residual).factor({"depth": depth})
     return [
         (
             Multiplier(
@@ -189,7 +189,7 @@ def _tied_readouts(
             )
         shape = targets[d.tensor.name].shape
         summed = Decision(d.tensor, Role.OUTPUT, d.layer, d.fan_in)
-        ratios = Ratios(fan_in_ratio(summed, d.tensor.shape, shape), width)
+        ratios = {"fan_in": fan_in_ratio(summed, d.tensor.shape, shape), "width": width}
         # Beside what the model's own code does to the readout, and to the embedding.
         own = [pair.get(d.tensor.name, Gauge()).total for pair in seen]
         powers = Powers(-_HALF, -last.p / 2 - own[0] + own[1])

@@ -99,7 +99,7 @@ def between(stretches: Sequence[Stretch], shape: Sequence[int]) -> list[Stretch]
 
 def std_beside(plan: Plan, tensor: TensorPlan) -> float:
     """The standard deviation of the columns that do not grow: that of the base, whatever the role is."""
-    p = exponents_of(plan.strategy, tensor.role, tensor.layer).p
+    p, _, _ = exponents_of(plan.strategy, tensor.role, tensor.layer)
     if tensor.normed and tensor.role is Role.BOTTLENECK:
         p = plan.strategy.hidden.p
     init = tensor.rule.init

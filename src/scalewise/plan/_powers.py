@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
@@ -12,8 +13,8 @@ _ONE, _ZERO = Fraction(1), Fraction(0)
 
 @dataclass(frozen=True)
 @readable
-class Ratios:
-    """Target over base, exact: of one tensor's two sides, and of every size of the network and of its training.
+class Powers:
+    r"""$F^f\nu^w\lambda^dO^o\cdots$, exact exponents of the ratios of target to base.
 
     Args:
         fan_in: Of the number of terms the tensor sums over, as far as the width makes it.
@@ -27,34 +28,12 @@ class Ratios:
         experts: Of the number of experts of which each sample sees a few.
         vocabulary: Of the number of words.
         queries: Of the number of heads of queries for each head of keys.
-    """
-
-    fan_in: Fraction = _ONE
-    width: Fraction = _ONE
-    depth: Fraction = _ONE
-    fan_out: Fraction = _ONE
-    batch: Fraction = _ONE
-    tokens: Fraction = _ONE
-    parameters: Fraction = _ONE
-    rank: Fraction = _ONE
-    experts: Fraction = _ONE
-    vocabulary: Fraction = _ONE
-    queries: Fraction = _ONE
-
-
-@dataclass(frozen=True)
-@readable
-class Powers:
-    r"""$F^f\nu^w\lambda^dO^o\cdots$, exact exponents of what `Ratios` holds, under the same names.
-
-    These are `fan_in`, `width`, `depth`, `fan_out`, `batch`, `tokens`, `parameters`, `rank`, `experts`,
-    `vocabulary` and `queries`, 0 where nothing depends on them.
 
     Example:
         >>> from fractions import Fraction
-        >>> from scalewise.plan import Powers, Ratios
+        >>> from scalewise.plan import Powers
         >>> root = Powers(batch=Fraction(1, 2), tokens=Fraction(-1, 2))
-        >>> root.factor(Ratios(batch=Fraction(4))), (root**2).factor(Ratios(batch=Fraction(4)))
+        >>> root.factor({"batch": Fraction(4)}), (root**2).factor({"batch": Fraction(4)})
         (2.0, 4.0)
     """
 
@@ -78,12 +57,17 @@ class Powers:
     def __pow__(self, power: int | Fraction) -> Powers:
         return Powers(*(x and x * power for x in (getattr(self, a) for a in AXES)))
 
-    def factor(self, ratios: Ratios) -> float:
-        """The number at `ratios`; exactly 1 where every ratio is 1, or where equal ratios cancel."""
+    def factor(self, ratios: Mapping[str, Fraction]) -> float:
+        """The number at ratios of target to base; exactly 1 where every ratio is 1, or where equal ratios cancel.
+
+        Args:
+            ratios: By the names of the exponents; what is missing does not change.
+        """
+        assert set(ratios) <= set(AXES), f"no sizes of these names: {set(ratios) - set(AXES)}"
         total: dict[Fraction, Fraction] = {}
         for axis in AXES:
             if power := getattr(self, axis):  # nearly all are 0, and to hash fractions is slow
-                ratio = getattr(ratios, axis)
+                ratio = ratios.get(axis, _ONE)
                 total[ratio] = total.get(ratio, _ZERO) + power
         out = 1.0
         for ratio, power in total.items():

@@ -24,7 +24,7 @@ readout, $n^{-A}$) and $U=1+q_L-r$ (size of its update):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from scalewise._readable import readable
@@ -65,22 +65,15 @@ class Rule:
         return Rule(*(Powers(**{axis: getattr(self, f.name).of_width}) for f in fields(self)))
 
 
-@dataclass(frozen=True)
-class Exponents:
-    """Exponents of one layer: `p`, `q` with the fan-in taken out, and `r`; see `Strategy`."""
-
-    p: Fraction
-    q: Fraction
-    r: Fraction
-
-
-def exponents_of(strategy: Strategy, role: Role, layer: Layer) -> Exponents:
-    """The exponents that a tensor takes from its strategy."""
+def exponents_of(
+    strategy: Strategy, role: Role, layer: Layer
+) -> tuple[Fraction, Fraction, Fraction]:
+    """$p$, $q$ with the fan-in taken out, and $r$ that a tensor takes from its strategy."""
     own = {Layer.FIRST: strategy.first, Layer.LAST: strategy.last}.get(layer) or strategy.hidden
     # A scalar follows the output's rates but keeps its size: it passes nothing back through the width.
     p = _ZERO if role is Role.FIXED else own.p
     q = own.q_bias if role in (Role.VECTOR, Role.FIXED) else own.q
-    return Exponents(p, q, strategy.r)
+    return p, q, strategy.r
 
 
 def gradient_exponent(strategy: Strategy, role: Role, *, initial: bool = False) -> Fraction:
@@ -152,21 +145,21 @@ def rule(
     Source: TP4 K.1, as rates and sizes of each tensor; docs/scaling_rules.md derives the others.
     """
     law = known_optimizer(law).of(role).law if isinstance(law, str) else law
-    own = exponents_of(strategy, role, layer)
+    p, q, r = exponents_of(strategy, role, layer)
     if normed and role is Role.BOTTLENECK:
         # Its step is what it is by its rate; beside a readout's small weights it would turn all of the output.
-        own = replace(own, p=strategy.hidden.p)
+        p = strategy.hidden.p
     fan_in = _ONE if role in _SUMMED else _ZERO
     in_block = in_block and not strategy.plain_biases
     # A change of gauge: the weight that acts is n^forward times the one that is stored, or depth^alpha times.
     absorbed = residual if in_block and absorbs_branch else _ZERO
     stored = Powers(width=-forward, depth=-absorbed)
-    init = Powers(-_HALF * fan_in, -own.p / 2) * stored
+    init = Powers(-_HALF * fan_in, -p / 2) * stored
     gradient = Powers(width=gradient_exponent(strategy, role))
     # What drives the step: at tensors with a fixed number of outputs, a gradient of order one.
     below = role not in (Role.OUTPUT, Role.FIXED, Role.BOTTLENECK)
     driving = gradient if below else Powers()
-    entries = Powers(-fan_in, own.r - own.q) * driving
+    entries = Powers(-fan_in, r - q) * driving
     if in_block:
         branch = Powers(depth=-residual)
         entries = entries * Powers(depth=residual - 1)

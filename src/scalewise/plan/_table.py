@@ -15,7 +15,7 @@ from scalewise.plan._laws import Law, known_optimizer
 from scalewise.plan._multiplier import Multiplier, Place
 from scalewise.plan._names import bare
 from scalewise.plan._policies import DECAYS
-from scalewise.plan._powers import Powers, Ratios
+from scalewise.plan._powers import Powers
 from scalewise.plan._roles import Kind, Layer, Role
 from scalewise.plan._rules import Rule
 from scalewise.scaling import Strategy
@@ -183,7 +183,7 @@ class Plan:
         depth_name: What it calls its depth.
         adjust: What the library multiplies the steps of `optimizer` by, as a function of the shape.
         looked: Whether the forward pass was seen: if not, multipliers and heads in it are not known.
-        axes: Target over base of further sizes, by the names that `Ratios` has for them.
+        axes: Target over base of further sizes, by the names that `Powers` has for them.
         policy: Names of what batch and duration ask for.
         decay: Name of what weight decay follows; ``None`` for what those policies say of it, and the same shrinkage
             without any.
@@ -234,9 +234,10 @@ class Plan:
         """True if a `tensor` may have to be drawn otherwise than its own code does."""
         return self.base != self.target or tensor.constants.std != 1
 
-    def ratios(self, tensor: TensorPlan) -> Ratios:
+    def ratios(self, tensor: TensorPlan) -> dict[str, Fraction]:
         """Target over base of what the rule of a `tensor` depends on."""
-        return Ratios(tensor.fan_in, self.width, self.depth, tensor.together, **self.axes)
+        own = {"fan_in": tensor.fan_in, "fan_out": tensor.together}
+        return {**own, "width": self.width, "depth": self.depth, **self.axes}
 
     def factors(self, name: str) -> Factors:
         """Factors of the base settings of the tensor `name`: its powers, and the constants of the base."""

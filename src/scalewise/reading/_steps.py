@@ -64,8 +64,8 @@ def placed_inputs(x: Any, xp: Any, root: Matrix, positions: tuple[int, ...]) -> 
 
 
 @dataclass(frozen=True)
-class DrawnLayer:
-    """A random layer.
+class DrawnLayer(Layer):
+    """A random layer by itself, as `Builder.tied` takes it.
 
     Args:
         channels: How many outputs; as a fraction, over the width of the network.
@@ -80,6 +80,12 @@ class DrawnLayer:
     own: Hyperparameters
     groups: int
     name: str
+
+    def into(self, build: Builder, of: Field) -> Field:
+        """Add one node."""
+        count = self.channels
+        channels = count if isinstance(count, int) else int(count * build.width)
+        return build.draw(of, channels, self.windows, self.own, groups=self.groups)
 
 
 @dataclass(frozen=True)
@@ -97,19 +103,6 @@ class BuildStep:
     of: tuple[int, ...]
     given: tuple[Any, ...] = ()
     place: str = ""
-
-
-@dataclass(frozen=True)
-class _Random(Layer):
-    """A random layer by itself, as `Builder.tied` takes it."""
-
-    drawn: DrawnLayer
-
-    def into(self, build: Builder, of: Field) -> Field:
-        own = self.drawn
-        channels = own.channels
-        channels = channels if isinstance(channels, int) else int(channels * build.width)
-        return build.draw(of, channels, own.windows, own.own, groups=own.groups)
 
 
 @dataclass(frozen=True)
@@ -149,7 +142,7 @@ def _played(build: Builder, step: BuildStep, own: list[Field]) -> Field:
             return build.read(own[0], make, features, positions, given=arguments, said=said)
         case "draw":
             (drawn,) = given
-            return build.tied(drawn.name, [_Random(drawn)], own[0])
+            return build.tied(drawn.name, [drawn], own[0])
         case "add":
             return build.add(own, given)
         case "multiply":

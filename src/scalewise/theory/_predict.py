@@ -180,8 +180,7 @@ def _without_skips(
     found = one_input(net, flow.K, known) if known else {}
     rest = [letter for letter in letters if letter not in found]
     if rest:
-        among = tensor_flow(net, flow.K, flow.Theta, rest, progress=report)
-        found |= {letter: (among.values[letter], among.errors[letter]) for letter in rest}
+        found |= tensor_flow(net, flow.K, flow.Theta, rest, progress=report)
     return found, expansion_parameter(net, flow)
 
 

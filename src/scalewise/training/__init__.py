@@ -16,12 +16,10 @@ from scalewise.training._design import Design as Design
 from scalewise.training._design import design as design
 from scalewise.training._draws import log_score as log_score
 from scalewise.training._draws import sample_outputs as sample_outputs
-from scalewise.training._evidence import LeftOut as LeftOut
 from scalewise.training._evidence import hypothesis_probabilities as hypothesis_probabilities
 from scalewise.training._evidence import leave_one_out as leave_one_out
 from scalewise.training._evidence import log_evidence as log_evidence
 from scalewise.training._evidence import log_evidence_slope as log_evidence_slope
-from scalewise.training._evidence_slopes import EvidenceSlopes as EvidenceSlopes
 from scalewise.training._evidence_slopes import log_evidence_slopes as log_evidence_slopes
 from scalewise.training._expansion import AccuracyWarning as AccuracyWarning
 from scalewise.training._expansion import ExpansionWarning as ExpansionWarning

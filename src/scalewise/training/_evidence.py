@@ -9,33 +9,19 @@ $$\log p(y|\mathcal H)=-\frac{n_L}2\log|2\pi S^{-1}|-\frac12\sum_iy_i^TSy_i .$$
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import FiniteNumber, NotNegative, checked
-from scalewise._readable import readable
+from scalewise._labelled import dataset
 from scalewise.training._posteriors import REMEDY
 from scalewise.training._spectrum import Spectrum, refuse_singular, spectrum
 
 Kernel = Annotated[Any, Float[np.ndarray, "sample sample_1"]]
 Targets = Annotated[Any, Float[np.ndarray, "sample output"]]
-
-
-@readable
-class LeftOut(NamedTuple):
-    """Each sample predicted from all others.
-
-    Args:
-        mean: Of its outputs.
-        variance: Of one target, noise included.
-        log_score: The logarithm of the density of its targets; the sum is the pseudo-likelihood.
-    """
-
-    mean: Float[np.ndarray, "sample output"]
-    variance: Float[np.ndarray, " sample"]
-    log_score: Float[np.ndarray, " sample"]
 
 
 @checked
@@ -150,7 +136,7 @@ def hypothesis_probabilities(
 @checked
 def leave_one_out(
     kernel: Kernel, targets: Targets, *, noise_variance: NotNegative = 0.0
-) -> LeftOut:
+) -> xr.Dataset:
     r"""Each training sample as the posterior of all others predicts it, in closed form.
 
     $$m_{i;a}=y_{i;a}-\frac{(Sy_i)_a}{S_{aa}},\qquad v_a=\frac1{S_{aa}}.$$
@@ -161,7 +147,9 @@ def leave_one_out(
         noise_variance: $\sigma_\varepsilon^2$; the variances contain it.
 
     Returns:
-        Means, variances of a target and log scores, from one eigendecomposition.
+        ``output_mean`` over (sample, output), and over samples ``variance``, of one target and its noise, and
+        ``log_score``, the logarithm of the density of its targets, whose sum is the pseudo-likelihood; from one
+        eigendecomposition.
 
     Raises:
         ValueError: As `log_evidence`.
@@ -170,7 +158,7 @@ def leave_one_out(
 
     Example:
         >>> from scalewise.training import leave_one_out
-        >>> leave_one_out([[2.0, 1.0], [1.0, 2.0]], [[1.0], [0.0]]).mean.ravel().round(12)
+        >>> leave_one_out([[2.0, 1.0], [1.0, 2.0]], [[1.0], [0.0]]).output_mean.values.ravel().round(12)
         array([0. , 0.5])
     """
     found, y = _decomposed(kernel, targets, noise_variance)
@@ -178,7 +166,8 @@ def leave_one_out(
     variance = 1 / np.einsum("ax,x,ax->a", found.U, s, found.U)
     off = found.U @ (s[:, None] * (found.U.T @ y)) * variance[:, None]
     score = -0.5 * (off**2 / variance[:, None] + np.log(2 * np.pi * variance)[:, None]).sum(axis=1)
-    return LeftOut(y - off, variance, score)
+    each = {"variance": ("sample", variance), "log_score": ("sample", score)}
+    return dataset({"output_mean": (("sample", "output"), y - off)} | each)
 
 
 def evidence_of(found: Spectrum, y: np.ndarray, noise_variance: float) -> float:

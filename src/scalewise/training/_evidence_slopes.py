@@ -14,13 +14,11 @@ one pass for all layers together. The prior does not know the learning rates, wh
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from jaxtyping import Float
+import xarray as xr
 
 from scalewise._checked import NotNegative, checked
-from scalewise._readable import readable
+from scalewise._labelled import dataset
 from scalewise.networks.spi import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes
@@ -33,27 +31,8 @@ from scalewise.training.posterior._point import kernels_of
 from scalewise.training.posterior._responses import first_moments
 
 
-@readable
-class EvidenceSlopes(NamedTuple):
-    r"""The log evidence and its derivatives.
-
-    Args:
-        log_evidence: In nats.
-        noise_variance: By $\sigma_\varepsilon^2$.
-        C_b: By the bias variance of every layer, from the first.
-        C_W: By the weight variance of every layer.
-    """
-
-    log_evidence: float
-    noise_variance: float
-    C_b: Float[np.ndarray, " layer"]
-    C_W: Float[np.ndarray, " layer"]
-
-
 @checked
-def log_evidence_slopes(
-    net: Plain, task: Task, *, noise_variance: NotNegative = 0.0
-) -> EvidenceSlopes:
+def log_evidence_slopes(net: Plain, task: Task, *, noise_variance: NotNegative = 0.0) -> xr.Dataset:
     r"""The gradient of the log evidence at infinite width by all hyperparameters of the prior.
 
     Args:
@@ -62,8 +41,10 @@ def log_evidence_slopes(
         noise_variance: $\sigma_\varepsilon^2$ of every target, a variance.
 
     Returns:
-        Derivatives, exact to what the condition makes of the kernels' error. Moments of all pairs of samples are
-        taken once for each hidden layer: for smooth activations without closed forms a second for 400 samples.
+        ``log_evidence``, in nats, and its derivatives by ``noise_variance`` and by ``C_b`` and ``C_W`` of every
+        layer, from the first; exact to what the condition makes of the kernels' error. Moments of all pairs of
+        samples are taken once for each hidden layer: for smooth activations without closed forms a second for 400
+        samples.
 
     Raises:
         ValueError: If the task does not fit, the activation jumps, or the kernel is singular and there is no
@@ -75,7 +56,7 @@ def log_evidence_slopes(
         >>> import numpy as np, scalewise as sw
         >>> from scalewise.training import log_evidence_slopes
         >>> net = sw.MLP(2, 10, "linear", input_dim=1, output_dim=1, C_W=2.0)
-        >>> log_evidence_slopes(net, sw.Task([[1.0]], [2.0])).C_W
+        >>> log_evidence_slopes(net, sw.Task([[1.0]], [2.0])).C_W.values
         array([0., 0.])
     """
     asked = Asked(net, task, Bayes(noise_variance), at="train")
@@ -101,9 +82,6 @@ def log_evidence_slopes(
         g = net.C_W[layer] * (M[1, 1] * g + np.diag(own))
     by_bias.append(g.sum())
     by_weight.append((g * (task.inputs @ task.inputs.T)).sum() / net.input_dim)
-    return EvidenceSlopes(
-        evidence_of(found, y, noise_variance),
-        by_noise,
-        np.array(by_bias[::-1]),
-        np.array(by_weight[::-1]),
-    )
+    slopes = {"C_b": by_bias[::-1], "C_W": by_weight[::-1]}
+    whole = {"log_evidence": evidence_of(found, y, noise_variance), "noise_variance": by_noise}
+    return dataset(whole | {name: ("layer", by_layer) for name, by_layer in slopes.items()})

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -24,7 +23,7 @@ from scipy.integrate import solve_ivp
 from scalewise._checked import FiniteNumber, Index, NotNegative, checked
 from scalewise._readable import readable
 from scalewise.training._filters import GONE, Filter, Rule, after_flow, after_schedule, heavy_ball
-from scalewise.training.width._course import Clock, Sources
+from scalewise.training.width._course import Steps
 
 _TOLERANCE = 1e-9  # of the integrator, relative to the largest force
 _LONGEST = 2**22  # steps after which an error counts as one that does not fall
@@ -170,7 +169,7 @@ class ByDescent:
             gain[~some], left[~some] = after_flow(h, times[~some], ridge=ridge)
         return Filter(gain, left)
 
-    def clock(self, h: Directions, steps: float, *, ridge: float = 0.0) -> RuleSteps:
+    def clock(self, h: Directions, steps: float, *, ridge: float = 0.0) -> Steps:
         r"""All steps, for weights of order 1/n; of a training to the end those until an error is gone.
 
         Args:
@@ -183,7 +182,7 @@ class ByDescent:
         """
         count = steps if np.isfinite(steps) else self._until_gone(h, ridge)
         rates = np.array([self.rate(step) for step in range(int(count))])
-        return RuleSteps(rates, self.momentum, self.rule)
+        return Steps(rates, self.momentum, self.rule)
 
     def _until_gone(self, h: Directions, ridge: float) -> int:
         count = 64
@@ -209,54 +208,3 @@ class ByNewton:
 
 
 Motion = ByFlow | ByDescent | ByNewton
-
-
-@dataclass(frozen=True)
-class RuleSteps(Clock):
-    r"""Responses to sources along steps of any rule, $\Delta a=Av+Bf$, $v\leftarrow Cv+Df$ with $f=xa-F$.
-
-    Args:
-        rates: $\eta_s$ of every step.
-        momentum: $m$.
-        rule: The rule; its matrix is read off what it makes of 0 and 1.
-    """
-
-    rates: Float[np.ndarray, " step"]
-    momentum: float
-    rule: Rule
-
-    @property
-    def weights(self) -> np.ndarray:
-        """A sum."""
-        return np.ones(self.rates.size)
-
-    def _matrix(self, step: int) -> tuple[float, float, float, float]:
-        """A, B, C and D of a step."""
-        (A, C), (B, D) = (
-            self.rule(v, f, float(self.rates[step]), self.momentum)
-            for v, f in ((1.0, 0.0), (0.0, 1.0))
-        )
-        return A, B, C, D
-
-    def forward(self, F: Sources, x: np.ndarray) -> tuple[Sources, np.ndarray]:
-        """Step by step."""
-        shape = np.broadcast_shapes(np.shape(F)[1:], np.shape(x))
-        out = np.empty((len(F), *shape))
-        a, v = np.zeros((2, *shape))
-        for s, rate in enumerate(self.rates.tolist()):
-            out[s] = a
-            move, v = self.rule(v, x * a - F[s], rate, self.momentum)
-            a = a + move
-        return out, np.asarray(a)
-
-    def backward(self, F: Sources, x: np.ndarray, end: float = 0.0) -> Sources:
-        """The transposed steps, from the last."""
-        shape = np.broadcast_shapes(np.shape(F)[1:], np.shape(x))
-        out = np.empty((len(F), *shape))
-        a, v = np.full(shape, end), np.zeros(shape)
-        for s in range(len(F) - 1, -1, -1):
-            A, B, C, D = self._matrix(s)
-            pull: Any = B * a + D * v
-            out[s] = -pull
-            a, v = a + x * pull + F[s], A * a + C * v
-        return out

@@ -181,31 +181,32 @@ def test_given_scales_outputs_are_one_gaussian_process() -> None:
     """By one covariance of all outputs on all samples; three outputs, since two are reflected, not turned."""
     scales, moves = noise_and_bias(3, 0.2)
     t = RNG.standard_normal(6)
-    given = scales.given(t)
-    K = np.kron(given.Q, moves) + np.kron(np.eye(3), np.full((6, 6), 0.4))
+    likelihood, mean, found, Q = scales.given(t)
+    K = np.kron(Q, moves) + np.kron(np.eye(3), np.full((6, 6), 0.4))
     places = np.arange(18).reshape(3, 6)
     A, B = places[:, :4].ravel(), places[:, 4:].ravel()
     own, y = K[np.ix_(A, A)] + 0.2 * np.eye(12), scales.y.T.ravel()
     R = np.linalg.solve(own, K[np.ix_(A, B)]).T
     covariance = (K[np.ix_(B, B)] - R @ K[np.ix_(A, B)]).reshape(3, 2, 3, 2)
     log = multivariate_normal(np.zeros(12), own).logpdf(y)
-    np.testing.assert_allclose(given.mean, (R @ y).reshape(3, 2), rtol=1e-9)
-    np.testing.assert_allclose(given.covariance, covariance.transpose(0, 2, 1, 3), atol=1e-9)
-    assert [given.log_likelihood, scales.log_likelihood(t)] == pytest.approx([log, log], rel=1e-9)
+    np.testing.assert_allclose(mean, (R @ y).reshape(3, 2), rtol=1e-9)
+    np.testing.assert_allclose(found, covariance.transpose(0, 2, 1, 3), atol=1e-9)
+    assert [likelihood, scales.log_likelihood(t)] == pytest.approx([log, log], rel=1e-9)
 
 
 def test_given_scales_several_layers_are_a_network_of_other_variances() -> None:
     """Each scale multiplies the variance of the weights behind its layer, and no bias."""
     net = sw.MLP(3, 9, "tanh", input_dim=8, output_dim=1, C_W=1.5, C_b=[0.1, 0.4, 0.3])
     t, task = np.array([0.2, -0.3]), task_of(1)
-    given = SeveralLayers(net, net.C_b[0] + 1.5 * X @ X.T / 8, task.targets, 0.2).given(t)
+    scales = SeveralLayers(net, net.C_b[0] + 1.5 * X @ X.T / 8, task.targets, 0.2)
+    likelihood, mean, covariance, scale = scales.given(t)
     Q = np.exp(2 * t)
     other = net.numbered(C_W=(1.5, 1.5 * Q[0], 1.5 * Q[1]))
     found = predict_training(other, task, Bayes(0.2))
-    np.testing.assert_allclose(given.Q, Q)
-    np.testing.assert_allclose(given.mean, found.output_mean, rtol=1e-8)
-    np.testing.assert_allclose(given.covariance[0, 0], found.output_covariance, rtol=1e-8)
-    assert given.log_likelihood == pytest.approx(float(found.log_evidence), rel=1e-9)
+    np.testing.assert_allclose(scale, Q)
+    np.testing.assert_allclose(mean, found.output_mean, rtol=1e-8)
+    np.testing.assert_allclose(covariance[0, 0], found.output_covariance, rtol=1e-8)
+    assert likelihood == pytest.approx(float(found.log_evidence), rel=1e-9)
 
 
 def test_with_noise_means_vary_from_scale_to_scale() -> None:

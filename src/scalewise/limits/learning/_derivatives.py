@@ -14,76 +14,24 @@ learned.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Float
+import xarray as xr
 from scipy.special import erf
 
 from scalewise._checked import FiniteNumber, Positive, at_least, checked
 from scalewise._extras import require
-from scalewise._readable import readable
+from scalewise._labelled import dataset
 from scalewise.activations import Activation
 from scalewise.activations.spi import ActivationLike
 from scalewise.gaussian import single_moment
 from scalewise.scaling import ABC, Strategy, classify, readout_exponents
 
-Layers = Float[np.ndarray, "_layer"]
 _NODES = 96
 _REACH = 8.5  # standard deviations; what is outside is below rounding
 _LAYERS = ("beta", "gamma", "lambda_", "gamma_11", "preactivation")
-
-
-@checked
-@dataclass(frozen=True)
-@readable
-class OneStep:
-    r"""One step of gradient descent on one sample at infinite width; arrays run over the hidden layers.
-
-    Args:
-        eta: $\eta$.
-        beta: $\beta^\ell$: by how much the layer is moved along its gradient.
-        gamma: $\gamma^\ell$, features before times features after.
-        lambda_: $\lambda^\ell$, features after, squared.
-        gamma_11: $\gamma_{11}^\ell$, slopes before times slopes after.
-        preactivation: $\mathbb E(Z_1^\ell)^2$.
-        f_1: The output of the sample after the step.
-    """
-
-    eta: float
-    beta: Layers
-    gamma: Layers
-    lambda_: Layers
-    gamma_11: Layers
-    preactivation: Layers
-    f_1: float
-
-
-@checked
-@dataclass(frozen=True)
-@readable
-class LearningDerivatives:
-    r"""Derivatives of the quantities of `OneStep` with respect to $\eta$ at 0, in the same order.
-
-    Args:
-        beta: $\partial^2_\eta\beta^\ell$.
-        gamma: $\partial^2_\eta\gamma^\ell$.
-        lambda_: $\partial^2_\eta\lambda^\ell$.
-        gamma_11: $\partial^2_\eta\gamma_{11}^\ell$.
-        preactivation: $\partial^2_\eta\mathbb E(Z_1^\ell)^2$.
-        f_1: $\partial_\eta f_1$: what a kernel would do.
-        f_1_third: $\partial_\eta^3f_1$, 0 in every kernel regime; $\partial_\eta^2f_1=0$.
-    """
-
-    beta: Layers
-    gamma: Layers
-    lambda_: Layers
-    gamma_11: Layers
-    preactivation: Layers
-    f_1: float
-    f_1_third: float
 
 
 @checked
@@ -141,7 +89,7 @@ def one_step(
     square: Positive,
     eta: FiniteNumber,
     nodes: Annotated[int, at_least(8)] = _NODES,
-) -> OneStep:
+) -> xr.Dataset:
     r"""One step on one sample at any rate, by quadrature in three dimensions.
 
     $$\mathring f_1=-\eta[U=1]\,\gamma^L(\eta)+\eta[A=1]\,\beta^L(\eta)\gamma_{11}^L(\eta)$$
@@ -154,7 +102,10 @@ def one_step(
         nodes: Evenly spaced nodes in each direction, at least 8.
 
     Returns:
-        `OneStep`; the error falls exponentially with `nodes`, to 1e-10 at variances of order one.
+        A Dataset: over the hidden layers ``beta``, by how much a layer is moved along its gradient, ``gamma`` and
+        ``lambda_``, features after times features before and after, ``gamma_11``, slopes likewise, and
+        ``preactivation``, $\mathbb E(Z_1^\ell)^2$; ``f_1``, the output of the sample after the step. The error
+        falls exponentially with `nodes`, to 1e-10 at variances of order one.
 
     Raises:
         ValueError: If features do not move ($r>0$), the strategy is unstable, the activation is not smooth, or a
@@ -167,7 +118,7 @@ def one_step(
         >>> from scalewise.limits import learning
         >>> from scalewise.scaling import mup
         >>> # One sample of target 1 has chi = -1: the step of rate -1.
-        >>> round(learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0).f_1, 7)
+        >>> round(learning.one_step(mup(depth=2), "tanh", square=1.0, eta=-1.0).f_1.item(), 7)
         0.7081912
     """
     (thetas, readout, features), sigma = _moving(strategy), _smooth(phi)
@@ -194,14 +145,11 @@ def one_step(
         lam = float((weight * after**2).sum())
         found.append((beta, gamma, lam, gamma_11, float((weight * z1**2).sum())))
     f_1 = eta * (features * beta * gamma_11 - readout * gamma)
-    layers = dict(zip(_LAYERS, np.array(found).T, strict=True))
-    return OneStep(eta=float(eta), **layers, f_1=float(f_1))
+    return _over_layers(found, f_1=f_1)
 
 
 @checked
-def derivatives(
-    strategy: Strategy | ABC, phi: ActivationLike, *, square: Positive
-) -> LearningDerivatives:
+def derivatives(strategy: Strategy | ABC, phi: ActivationLike, *, square: Positive) -> xr.Dataset:
     r"""Second derivatives of one step with respect to the rate at 0, and the first and third of the output.
 
     With $C=(\beta^\ell)^2\,\mathbb E(\dot Z_0^\ell)^2$ and all Gaussian means at $Z_0^\ell$,
@@ -223,7 +171,9 @@ def derivatives(
         square: $|\xi|^2$, positive.
 
     Returns:
-        `LearningDerivatives`; quadrature, rtol 1e-12.
+        A Dataset: the second derivatives of what `one_step` has over the hidden layers, by the same names, and of
+        the output the first and the third, ``f_1`` and ``f_1_third``; the second is 0, and in every kernel regime
+        the third is too. Quadrature, rtol 1e-12.
 
     Raises:
         ValueError: As for `one_step`.
@@ -234,7 +184,7 @@ def derivatives(
     Example:
         >>> from scalewise.limits import learning
         >>> from scalewise.scaling import mup
-        >>> round(learning.derivatives(mup(depth=3), "tanh", square=0.81).f_1_third, 5)
+        >>> round(learning.derivatives(mup(depth=3), "tanh", square=0.81).f_1_third.item(), 5)
         2.11409
     """
     (thetas, readout, features), sigma = _moving(strategy), _smooth(phi)
@@ -257,8 +207,12 @@ def derivatives(
     first = features * beta * gamma_11 - readout * gamma
     moved = beta * d_gamma_11 + gamma_11 * d_beta
     third = 3 * (features * moved - readout * d_gamma)
-    layers = dict(zip(_LAYERS, np.array(found).T, strict=True))
-    return LearningDerivatives(**layers, f_1=float(first), f_1_third=float(third))
+    return _over_layers(found, f_1=first, f_1_third=third)
+
+
+def _over_layers(found: list[tuple[float, ...]], **outputs: float) -> xr.Dataset:
+    layers = zip(_LAYERS, np.array(found).T, strict=True)
+    return dataset({name: ("layer", values) for name, values in layers} | outputs)
 
 
 def _moving(strategy: Strategy | ABC) -> tuple[list[float], float, float]:

@@ -18,7 +18,6 @@ from scalewise.limits.shallow._errors import error_probability as error_probabil
 from scalewise.limits.shallow._errors import termination as termination
 from scalewise.limits.shallow._kernels import draw_start as draw_start
 from scalewise.limits.shallow._kernels import limit_kernels as limit_kernels
-from scalewise.limits.shallow._network import KernelIncrements as KernelIncrements
 from scalewise.limits.shallow._network import Sample as Sample
 from scalewise.limits.shallow._network import ShallowNetwork as ShallowNetwork
 from scalewise.limits.shallow._network import draw_network as draw_network

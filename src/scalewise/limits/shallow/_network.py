@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, Must, checked
+from scalewise._labelled import dataset
 from scalewise._readable import readable
 from scalewise.limits.shallow._particles import ParticleDraw, draw_weights
 from scalewise.limits.shallow._reference import Reference
@@ -157,29 +159,12 @@ def tangent_kernels(
 
 
 @checked
-@dataclass(frozen=True, eq=False)
-@readable
-class KernelIncrements:
-    r"""First changes of the tangent kernels in one step, each shaped (input, other); $\Delta K_{aa}'=0$.
-
-    Args:
-        aw: $\Delta K_{aw}'=\partial\Delta K_a/\partial\hat\eta^*_w$ at vanishing rates.
-        ww: $\Delta K_{ww}'=\partial\Delta K_w/\partial\hat\eta^*_w$.
-        wa: $\Delta K_{wa}'=\partial\Delta K_w/\partial\hat\eta^*_a$.
-    """
-
-    aw: Float[np.ndarray, "input other"]
-    ww: Float[np.ndarray, "input other"]
-    wa: Float[np.ndarray, "input other"]
-
-
-@checked
 def kernel_increments(
     net: ShallowNetwork,
     x: Float[np.ndarray, "input feature"],
     others: Float[np.ndarray, "other feature"],
     sample: Sample,
-) -> KernelIncrements:
+) -> xr.Dataset:
     r"""Change of the tangent kernels in one step, to first order in the rates.
 
     $$\Delta K_{aw}'=-u^{\tilde q_a+\tilde q_w}\sigma^3\sum_r\big[\phi(x)\phi'(x')\,x'\!\cdot x_w
@@ -195,6 +180,9 @@ def kernel_increments(
         x: Inputs.
         others: Inputs $x'$.
         sample: What the step sees.
+
+    Returns:
+        ``aw``, ``ww`` and ``wa`` over (input, other); $\Delta K_{aa}'=0$.
 
     Source: Golikov (32)-(36), (120)-(122), corrected: each term has the product of its own input with $x_w$
         where $(x+x')\cdot x_w$ is printed, and $\Delta K_{wa}'$ has the factor $x\cdot x'$.
@@ -213,9 +201,12 @@ def kernel_increments(
     wa = 2 * (slope * net.a * at_a) @ slope_.T * dots
     # kernel_a and kernel_w hold sigma² and one power of u; the step of a weight the rest.
     by_a, by_w = units.kernel_a / units.output, units.kernel_w / units.output
-    return KernelIncrements(
-        -units.kernel_a * by_w * aw, -units.kernel_w * by_w * ww, -units.kernel_w * by_a * wa
-    )
+    found = {
+        "aw": -units.kernel_a * by_w * aw,
+        "ww": -units.kernel_w * by_w * ww,
+        "wa": -units.kernel_w * by_a * wa,
+    }
+    return dataset({name: (("input", "other"), change) for name, change in found.items()})
 
 
 @checked

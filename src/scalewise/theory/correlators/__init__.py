@@ -7,7 +7,6 @@ from scalewise.theory.correlators._insertions import (
     weight_generating_function as weight_generating_function,
 )
 from scalewise.theory.correlators._insertions import weight_moments as weight_moments
-from scalewise.theory.correlators._interlayer import InterlayerCovariance as InterlayerCovariance
 from scalewise.theory.correlators._interlayer import interlayer_covariance as interlayer_covariance
 from scalewise.theory.correlators._nearly_gaussian import (
     intralayer_covariance as intralayer_covariance,

@@ -13,14 +13,12 @@ the correlation is $O(1/n^2)$: it is $O(1/n)$.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise._readable import readable
+from scalewise._labelled import dataset
 from scalewise.networks import Network
 from scalewise.networks.spi import Plain
 from scalewise.theory.correlators._gaussian_derivatives import (
@@ -34,27 +32,6 @@ NEEDED = ("kernel", "ntk", "four_point_vertex", "ntk_D")
 Pairs = Float[np.ndarray, "sample sample out"]
 
 
-@dataclass(frozen=True)
-@readable
-class InterlayerCovariance:
-    r"""Covariances of an observable with what lies above it.
-
-    Args:
-        layers: The layers above the observable's, in increasing order.
-        metric: $\mathrm{Cov}[O,\widehat G_{12}]$ by layer, axes of the observable, and samples; with the
-            units of the observable times preactivation².
-        ntk: $\mathrm{Cov}[O,\widehat H_{ii;12}]$ for one neuron $i$, likewise; times NTK.
-        metric_error: Numerical error of `metric`.
-        ntk_error: Numerical error of `ntk`.
-    """
-
-    layers: tuple[int, ...]
-    metric: Float[np.ndarray, "layer *out sample sample"]
-    ntk: Float[np.ndarray, "layer *out sample sample"]
-    metric_error: Float[np.ndarray, "layer *out sample sample"]
-    ntk_error: Float[np.ndarray, "layer *out sample sample"]
-
-
 @checked
 def interlayer_covariance(
     observable: Observable,
@@ -64,7 +41,7 @@ def interlayer_covariance(
     *,
     neurons: Count = 1,
     smooth: bool = True,
-) -> InterlayerCovariance:
+) -> xr.Dataset:
     r"""Covariance of an observable of one layer with the metric and the NTK of every layer above it.
 
     $$\mathrm{Cov}[O,\widehat G^{(\ell+1)}_{12}]=\frac{C_W}{n_\ell}\sum_i\mathrm{Cov}_K(O,\sigma_{i;1}
@@ -87,7 +64,9 @@ def interlayer_covariance(
             six coordinates.
 
     Returns:
-        The covariances; errors $O(1/n^2)$.
+        ``metric``, $\mathrm{Cov}[O,\widehat G_{12}]$, and ``ntk``, $\mathrm{Cov}[O,\widehat H_{ii;12}]$ for one
+        neuron $i$, over the layers above, the axes of the observable and two samples, in units of the observable
+        times preactivation² and NTK; with the suffix ``_error`` their numerical errors. Neglected: $O(1/n^2)$.
 
     Raises:
         ValueError: If `theory` lacks an observable or a layer, `layer` is none below the last, or the
@@ -114,7 +93,7 @@ def interlayer_covariance(
     n_below = net.widths[at]
     V_u = gaussian.lowered("four_point_vertex", V[at], (2, 3)) / (2 * n_below)
     D_u = gaussian.lowered("ntk_D", D[at], (0, 1)) / (2 * n_below)
-    layers = tuple(range(layer + 1, net.depth + 1))
+    layers = range(layer + 1, net.depth + 1)
     expectations = [Layer(net.activation, K[above - 2]) for above in layers]
     estimates, out = [], ()
     for moments in gaussian.moments(observable, 2):
@@ -133,7 +112,9 @@ def interlayer_covariance(
         a.transpose(1, 0, 4, 2, 3).reshape(2, len(layers), *out, count, count)
         for a in gaussian.combine(estimates)
     )
-    return InterlayerCovariance(layers, value[0], value[1], error[0], error[1])
+    dims = ("layer", *(f"observable_{axis}" for axis in range(len(out))), "sample", "sample_1")
+    found = {"metric": value[0], "ntk": value[1], "metric_error": error[0], "ntk_error": error[1]}
+    return dataset({name: (dims, part) for name, part in found.items()}, {"layer": list(layers)})
 
 
 def _own_neurons(moments: NeuronMoments, net: Network, width: int) -> tuple[Pairs, Pairs]:

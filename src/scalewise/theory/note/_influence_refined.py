@@ -9,36 +9,18 @@ below the top $S$ does not close. For corrections of order 1/n take PDLT's next-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import checked
+from scalewise._labelled import dataset
 from scalewise.gaussian import single_moment
 from scalewise.networks import Network
 from scalewise.networks.spi import Numbers, Plain
 from scalewise.theory.note._influence import NoteKernels, check_scalar, note_kernels, pair_of
 
 Pairs = Float[np.ndarray, "sample sample"]
-
-
-@dataclass(frozen=True)
-class RefinedMoments:
-    r"""The note's $D_k$, $S_k$ and transfer matrices, for $k=1,\dots,L-1$.
-
-    Args:
-        D: $D_k$, block 1 first.
-        S: $S_k$; $S_{L-1}=0$ exactly, $S_{L-2}$ at leading order, below that the closed recursion misses
-            terms of its own order.
-        transfer: $T_k$ for $k=1,\dots,L-2$, the 2×2 matrices in the last two dimensions.
-        M: $\mathbb E_{\Sigma^{k-1}}[\phi'\phi']D_k$, equal to the first moment at leading order.
-    """
-
-    D: Float[np.ndarray, "block sample sample"]
-    S: Float[np.ndarray, "block sample sample"]
-    transfer: Float[np.ndarray, "step sample sample 2 2"]
-    M: Float[np.ndarray, "block sample sample"]
 
 
 @checked
@@ -71,7 +53,7 @@ def row_overlap(net: Plain, x: Numbers, k: int) -> Pairs:
 
 
 @checked
-def refined_moments(net: Plain, x: Numbers) -> RefinedMoments:
+def refined_moments(net: Plain, x: Numbers) -> xr.Dataset:
     r"""$D_k$, $S_k$ and $T_k$ from the top down, with the entries as they should read.
 
     $$D_{L-1}=\sigma_w^2,\quad S_{L-1}=0,\qquad D_k=\sigma_w^2\mathbb E[\phi'\phi']_{k+1}D_{k+1}
@@ -87,7 +69,10 @@ def refined_moments(net: Plain, x: Numbers) -> RefinedMoments:
         x: (samples, features).
 
     Returns:
-        A note object; see `RefinedMoments` for how far each part is true.
+        Objects of the note: over the blocks $k=1,\dots,L-1$ and two samples ``D``, ``S`` and ``M``,
+        $\mathbb E_{\Sigma^{k-1}}[\phi'\phi']D_k$, equal to the first moment at leading order; ``transfer``, the 2×2
+        matrices $T_k$ of $k=1,\dots,L-2$ in the last two dimensions. $S_{L-1}=0$ exactly and $S_{L-2}$ is right at
+        leading order; below that the closed recursion misses terms of its own order.
 
     Raises:
         ValueError: If the activation is not smooth.
@@ -120,7 +105,10 @@ def refined_moments(net: Plain, x: Numbers) -> RefinedMoments:
     stack = np.array(vectors[::-1])
     slopes = np.array([_pair(net, kernels, k - 1, 1, 1) for k in range(1, L)])
     transfer = np.array(matrices[::-1]).reshape(-1, *shape, 2, 2)
-    return RefinedMoments(stack[..., 0], stack[..., 1], transfer, slopes * stack[..., 0])
+    found = {"D": stack[..., 0], "S": stack[..., 1], "M": slopes * stack[..., 0]}
+    dims = ("sample", "sample_1")
+    blocks = {name: (("block", *dims), moment) for name, moment in found.items()}
+    return dataset(blocks | {"transfer": (("step", *dims, "to", "of"), transfer)})
 
 
 def _overlap(net: Network, kernels: NoteKernels, k: int) -> Pairs:

@@ -6,7 +6,6 @@ Source: PDLT ch. 8, 11, ∞, as what one rule makes of a chain of layers; see `_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -23,16 +22,6 @@ from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Make
 
 _MEMORY = 12 * 2**30  # bytes
-
-
-@dataclass(frozen=True)
-class TensorFlow:
-    """Tensors at every layer, by their letters."""
-
-    # Arrays with a layer axis and two or four sample axes in printed order.
-    values: dict[str, Float[np.ndarray, "layer ..."]]
-    # Their numerical errors, from the estimates of the nodes.
-    errors: dict[str, Float[np.ndarray, "layer ..."]]
 
 
 def check_memory(net: Network, samples: int, names: Sequence[str]) -> None:
@@ -65,7 +54,7 @@ def tensor_flow(
     letters: Sequence[str],
     *,
     progress: Told = None,
-) -> TensorFlow:
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     r"""Every tensor asked for, at every layer.
 
     Args:
@@ -76,9 +65,10 @@ def tensor_flow(
         progress: Called with (layers done, layers).
 
     Returns:
-        The flow; a tensor is the same, to the last bit, whatever else is asked for. Entries of one or two
-        distinct inputs: rtol 1e-9. Three and four distinct: a product rule for up to four inputs of a smooth
-        activation, else shared Sobol samples, with the error bar that either reports.
+        By letter the tensor, with a layer axis and two or four sample axes in printed order, and its numerical
+        error, from the estimates of the nodes. A tensor is the same, to the last bit, whatever else is asked for.
+        Entries of one or two distinct inputs: rtol 1e-9. Three and four distinct: a product rule for up to four
+        inputs of a smooth activation, else shared Sobol samples, with the error bar that either reports.
 
     Raises:
         ValueError: If an expectation does not exist or does not converge.
@@ -93,7 +83,7 @@ def tensor_flow(
             values[x][index], errors[x][index] = with_shakes([run[x] for run in runs])
         if progress is not None:
             progress(index, net.depth - 1)
-    return TensorFlow(values, errors)
+    return {x: (values[x], errors[x]) for x in letters}
 
 
 def tensor_runs(

@@ -13,7 +13,6 @@ few points give.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
@@ -25,28 +24,19 @@ from scalewise.training.cavity._series import Series
 
 CHUNK = 512  # draws at a time: the arrays of one step stay in the cache
 Point = tuple[float, np.ndarray]
+Kernel = Float[np.ndarray, "sample sample"]
 Means = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
-class NeuronLaw:
-    r"""How outputs of the rest and neurons are distributed at the start.
-
-    Args:
-        kernel: $K^{(L)}$ on all samples.
-        below: $K^{(L-1)}$ on all samples, the covariance of a neuron's preactivations.
-        C_W: Variance of a last weight times the width.
-        outputs: $n_L$.
-    """
-
-    kernel: Float[np.ndarray, "sample sample"]
-    below: Float[np.ndarray, "sample sample"]
-    C_W: float
-    outputs: int
-
-
 def moments_of_scrambles(
-    rest: Rest, course: FlowPieces, law: NeuronLaw, *, draws: int, scrambles: int, seed: int
+    rest: Rest,
+    course: FlowPieces,
+    kernels: tuple[Kernel, Kernel],
+    C_W: float,
+    *,
+    draws: int,
+    scrambles: int,
+    seed: int,
 ) -> Iterator[Means]:
     r"""Means over draws of trained outputs, one after the other from independent scrambles.
 
@@ -56,18 +46,19 @@ def moments_of_scrambles(
     Args:
         rest: The infinitely wide network.
         course: How it is trained.
-        law: How everything starts.
+        kernels: $K^{(L-1)}$ and $K^{(L)}$ on all samples, of neurons and of outputs at the start.
+        C_W: Variance of a last weight times the width.
         draws: In each scramble; a power of two.
         scrambles: How many.
         seed: Of the scrambles.
     """
-    streams = np.random.default_rng(seed).spawn(scrambles)
-    for stream in streams:
-        z, other, outputs = _drawn(law, draws, stream)
+    roots, size = (_root(kernels[0]), _root(kernels[1])), rest.task.targets.shape[1]
+    for stream in np.random.default_rng(seed).spawn(scrambles):
+        z, other, outputs = _drawn(roots, size, draws, stream)
         total, weight = None, 0
         for start in range(0, draws, CHUNK):
             here = slice(start, min(start + CHUNK, draws))
-            part = _moments(rest, course, law, (z[here], other[here]), outputs[here])
+            part = _moments(rest, course, C_W, (z[here], other[here]), outputs[here])
             share = here.stop - here.start
             parts = [share * p for p in part]
             total = parts if total is None else [t + p for t, p in zip(total, parts, strict=True)]
@@ -77,16 +68,18 @@ def moments_of_scrambles(
         yield first, first_nlo, second, second_nlo
 
 
-def _drawn(law: NeuronLaw, draws: int, stream: np.random.Generator) -> tuple[np.ndarray, ...]:
+def _drawn(
+    roots: tuple[np.ndarray, np.ndarray], size: int, draws: int, stream: np.random.Generator
+) -> tuple[np.ndarray, ...]:
     """Preactivations of two neurons and outputs of the rest; the largest directions by the first points."""
     from scipy.stats import qmc  # here, because its import takes as long as many a prediction
 
-    own, top = _root(law.below), _root(law.kernel)
-    counts = np.cumsum([own.shape[1], own.shape[1], top.shape[1] * law.outputs])
+    own, top = roots
+    counts = np.cumsum([own.shape[1], own.shape[1], top.shape[1] * size])
     sobol = qmc.Sobol(int(counts[-1]), scramble=True, rng=stream)
     uniform = np.clip(sobol.random(draws), 1e-15, 1 - 1e-15)
     one, two, rest = np.split(ndtri(uniform), counts[:-1], axis=1)
-    outputs = rest.reshape(draws, top.shape[1], law.outputs)
+    outputs = rest.reshape(draws, top.shape[1], size)
     return one @ own.T, two @ own.T, np.einsum("sk,mko->mso", top, outputs)
 
 
@@ -100,18 +93,18 @@ def _root(K: np.ndarray) -> np.ndarray:
 def _moments(
     rest: Rest,
     course: FlowPieces,
-    law: NeuronLaw,
+    C_W: float,
     z: tuple[np.ndarray, np.ndarray],
     outputs: np.ndarray,
 ) -> Means:
-    size, first, second = np.sqrt(law.C_W), 0.0, 0.0
+    size, first, second, count = np.sqrt(C_W), 0.0, 0.0, outputs.shape[2]
     one: list[np.ndarray] = []
-    for weight, a in _of_degree_5(law.outputs):
+    for weight, a in _of_degree_5(count):
         F = trained(rest, course, outputs, (Neuron(z[0], size * a),), (4, 0))
         one = [_mean(F, (0, 0)), _square(F, (0, 0))]
         first = first + weight * _mean(F, (4, 0))
         second = second + weight * _square(F, (4, 0))
-    for (weight, a), (weight_1, a_1) in product(_of_degree_3(law.outputs), repeat=2):
+    for (weight, a), (weight_1, a_1) in product(_of_degree_3(count), repeat=2):
         pair = Neuron(z[0], size * a), Neuron(z[1], size * a_1)
         F = trained(rest, course, outputs, pair, (2, 2))
         first = first - weight * weight_1 / 2 * _mean(F, (2, 2))

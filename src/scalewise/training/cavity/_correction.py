@@ -18,7 +18,7 @@ from scalewise.training._algorithm import Algorithm, settled
 from scalewise.training._motions import ByFlow, ByNewton
 from scalewise.training._sample_kernels import between
 from scalewise.training._spectrum import spectrum
-from scalewise.training.cavity._average import Means, NeuronLaw, moments_of_scrambles
+from scalewise.training.cavity._average import Means, moments_of_scrambles
 from scalewise.training.cavity._rest import FlowPieces, Rest
 
 PowerOfTwo = Annotated[int, Must("a power of two", lambda n: n > 0 and not n & (n - 1))]
@@ -113,9 +113,9 @@ def corrected(
     A = slice(len(task.inputs))
     course = _course(task, algorithm, h)
     rest = Rest(task, net.activation, Theta[:, A], Theta_below[:, A], net.lambda_W[-1])
-    law = NeuronLaw(K, below, net.C_W[-1], net.output_dim)
     options = {"draws": draws, "scrambles": scrambles, "seed": seed}
-    return _dataset(list(moments_of_scrambles(rest, course, law, **options)), len(task.inputs))
+    found = moments_of_scrambles(rest, course, (below, K), net.C_W[-1], **options)
+    return _dataset(list(found), len(task.inputs))
 
 
 def cavity_obstacle(net: Network, task: Task, algorithm: Algorithm) -> str:

@@ -1,6 +1,5 @@
 """Kernel learning in pieces: linear models and their dual, single steps, two nearby inputs, Bayesian rates."""
 
-from scalewise.training.kernels._hidden import HiddenUpdate as HiddenUpdate
 from scalewise.training.kernels._hidden import hidden_update as hidden_update
 from scalewise.training.kernels._linear_models import feature_kernel as feature_kernel
 from scalewise.training.kernels._linear_models import fit_features as fit_features

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from jaxtyping import Float
+import xarray as xr
 
 from scalewise._checked import checked
-from scalewise._readable import readable
+from scalewise._labelled import dataset
 from scalewise.gaussian import pair_moment, single_moment
 from scalewise.networks.spi import AnyPerceptron
 from scalewise.tasks import Task
 from scalewise.training._sample_kernels import between
 
 
-@readable
-class HiddenUpdate(NamedTuple):
-    r"""Coefficients of $1/n_{L-1}$ for a neuron of the last hidden layer, per unit of the rate.
-
-    Args:
-        mean: $n\,\mathbb E[dz^{(L-1)}_{j;\delta}]/\eta$, training samples first.
-        second_moment: $n\,\mathbb E[dz_{j;\delta_1}dz_{j;\delta_2}]/\eta^2$; of order $1/n^2$ between neurons.
-    """
-
-    mean: Float[np.ndarray, " sample"]
-    second_moment: Float[np.ndarray, "sample sample_1"]
-
-
 @checked
-def hidden_update(net: AnyPerceptron, task: Task) -> HiddenUpdate:
+def hidden_update(net: AnyPerceptron, task: Task) -> xr.Dataset:
     r"""The mean and the second moment of the first step, by the sum of half squares.
 
     $$\begin{aligned}
@@ -45,7 +30,9 @@ def hidden_update(net: AnyPerceptron, task: Task) -> HiddenUpdate:
         task: Training samples with targets, and test samples.
 
     Returns:
-        Coefficients of the leading order: the mean of odd activations is 0 at this order.
+        Coefficients of $1/n_{L-1}$ for a neuron of the last hidden layer, training samples first: ``hidden_mean``,
+        $n\,\mathbb E[dz^{(L-1)}_{j;\delta}]/\eta$, which is 0 at this order for odd activations, and
+        ``second_moment``, $n\,\mathbb E[dz_{j;\delta_1}dz_{j;\delta_2}]/\eta^2$, of order $1/n^2$ between neurons.
 
     Raises:
         ValueError: If there is no hidden layer, or inputs do not fit.
@@ -63,4 +50,6 @@ def hidden_update(net: AnyPerceptron, task: Task) -> HiddenUpdate:
     outputs, C_W = y.shape[1], net.C_W[-1]
     errors = outputs * last + y @ y.T
     mean = -outputs * C_W * Theta @ slope
-    return HiddenUpdate(mean, C_W * Theta @ (slopes * errors) @ Theta.T)
+    second = C_W * Theta @ (slopes * errors) @ Theta.T
+    moments = {"hidden_mean": ("sample", mean), "second_moment": (("sample", "sample_1"), second)}
+    return dataset(moments)

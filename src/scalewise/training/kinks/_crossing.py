@@ -23,7 +23,6 @@ Source: derived.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -32,14 +31,6 @@ from scalewise.training.kinks._course import KinkCourse
 
 _BEYOND = 1e-200  # as far as nothing
 GRID = 24  # places of neurons for each draw, spread evenly
-
-
-class Crossed(NamedTuple):
-    """$f$, $X$ and $Y$ at the nodes; those of nodes nobody wants are 0."""
-
-    f: Float[np.ndarray, "node draw"]
-    X: Float[np.ndarray, "node draw"]
-    Y: Float[np.ndarray, "node draw"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +68,10 @@ def crossed(
     paths: tuple[Float[np.ndarray, "node draw"], Float[np.ndarray, "node draw"]],
     start: Float[np.ndarray, "draw place"],
     wanted: np.ndarray,
-) -> Crossed:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Integrals over neurons near a kink, a mean over places times how far apart the outermost are.
+
+    $f$, $X$ and $Y$, each (node, draw); 0 at nodes that nobody wants.
 
     Args:
         course: The training.
@@ -91,18 +84,18 @@ def crossed(
     theta = (start > 0).astype(float)
     slope = kink.left + kink.jump * theta
     first = [m.mean(axis=1) for m in (theta, slope, slope**2, np.maximum(start, 0.0))]
-    found = Crossed(*(np.zeros_like(Q) for _ in range(3)))
+    f, X, Y = np.zeros((3, *Q.shape))
     u, D, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
     for k in range(course.steps + 1):
         if wanted[k]:
-            found.f[k] = theta.mean(axis=1) - first[0]
+            f[k] = theta.mean(axis=1) - first[0]
             moved = D.mean(axis=1)
-            found.X[k] = moved - first[1] * own[k]
+            X[k] = moved - first[1] * own[k]
             there = kink.left * (Q[k] + kink.Lambda * moved)
             there = there + kink.jump * (np.maximum(u, 0.0).mean(axis=1) - first[3])
-            found.Y[k] = there - first[1] * Q[k] - kink.Lambda * first[2] * own[k]
+            Y[k] = there - first[1] * Q[k] - kink.Lambda * first[2] * own[k]
         if k == course.steps:
-            return found
+            return f, X, Y
         F, ahead = course.force(own, k)[:, None], (Q[k + 1] - Q[k])[:, None]
         if course.swept[k]:
             ahead = ahead + kink.Lambda * course.lost[k] * D if course.lost[k] else ahead

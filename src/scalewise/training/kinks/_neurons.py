@@ -283,7 +283,7 @@ def _of_draws(
         for sign in (1.0, -1.0)
     ]
     scale = setting.third() * kinked.density * (high - low)
-    even_f = scale * (ways[0].f + ways[1].f) / 2
+    even_f = scale * (ways[0][0] + ways[1][0]) / 2
     X, Y = (scale * (one - other) / 2 for one, other in zip(ways[0][1:], ways[1][1:], strict=True))
     itself = (setting.places == s).astype(float)
     beside = seen[:, setting.places]

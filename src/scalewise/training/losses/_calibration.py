@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise._readable import readable
-
-
-@readable
-class Reliability(NamedTuple):
-    """Test samples in bins of confidence, the probability of the class that is thought most probable.
-
-    Args:
-        confidence: Mean of each bin that is not empty.
-        accuracy: The part of its samples that are in the class.
-        samples: How many they are.
-        error: The mean distance of the two over samples: expected calibration error.
-        log_likelihood: The mean logarithm of the probability of the true class.
-    """
-
-    confidence: Float[np.ndarray, " bin"]
-    accuracy: Float[np.ndarray, " bin"]
-    samples: Float[np.ndarray, " bin"]
-    error: float
-    log_likelihood: float
+from scalewise._labelled import dataset
 
 
 @checked
@@ -36,13 +18,19 @@ def reliability(
     targets: Annotated[Any, Float[np.ndarray, "test output"]],
     *,
     bins: Count = 10,
-) -> Reliability:
+) -> xr.Dataset:
     """Compare probabilities of classes with how often they are right.
 
     Args:
         probabilities: ``class_probability`` of a prediction at one time; of one output, of the class 1.
         targets: Test targets: -1 and 1, or a column for each class with the largest entry in the true one.
         bins: Of equal width, from 0 to 1.
+
+    Returns:
+        Over the bins that are not empty ``confidence``, the mean probability of the class that is thought most
+        probable, ``accuracy``, the part of the samples that are in it, and ``samples``, how many they are;
+        ``calibration_error``, the mean distance of the first two over samples, and ``log_likelihood``, the mean
+        logarithm of the probability of the true class.
 
     Raises:
         ValueError: If shapes disagree or a probability is none.
@@ -51,7 +39,7 @@ def reliability(
 
     Example:
         >>> from scalewise.training.losses import reliability
-        >>> round(reliability([[0.9, 0.2]], [[1.0], [-1.0]]).error, 12)
+        >>> round(reliability([[0.9, 0.2]], [[1.0], [-1.0]]).calibration_error.item(), 12)
         0.15
     """
     p, y = probabilities.T, targets
@@ -72,4 +60,6 @@ def reliability(
     error = float((count[some] * np.abs(confidence - accuracy)).sum() / len(p))
     with np.errstate(divide="ignore"):
         score = float(np.log(p[np.arange(len(p)), true]).mean())
-    return Reliability(confidence, accuracy, count[some], error, score)
+    by_bin = {"confidence": confidence, "accuracy": accuracy, "samples": count[some]}
+    whole = {"calibration_error": error, "log_likelihood": score}
+    return dataset({name: ("bin", each) for name, each in by_bin.items()} | whole)

@@ -155,24 +155,21 @@ def _curvature(
 def _averaged(drawn: tuple[np.ndarray, np.ndarray], scales: Scales) -> Arrays:
     """Means over one scramble of scales."""
     t, log_volume = drawn
-    given = [scales.given(one) for one in t]
-    log = np.array(
-        [g.log_likelihood + log_prior(scales, one) for g, one in zip(given, t, strict=True)]
-    )
+    logs, means, covariances, Q = map(np.array, zip(*(scales.given(one) for one in t), strict=True))
+    log = logs + [log_prior(scales, one) for one in t]
     log += log_volume
     weight = np.exp(log - log.max())
     w = weight / weight.sum()
-    means = np.array([g.mean for g in given])
     mean = np.einsum("k,kib->ib", w, means)
     off = means - mean
-    within = sum(share * g.covariance for share, g in zip(w, given, strict=True))
+    within = np.tensordot(w, covariances, 1)
     covariance = within + np.einsum("k,kib,kjc->ijbc", w, off, off, optimize=True)
     return {
         "output_mean": mean,
         "output_covariance": covariance,
         "variance": np.einsum("iibb->ib", covariance),
         "log_evidence": np.array(log.max() + np.log(weight.mean())),
-        "scale": np.einsum("k,k...->...", w, np.array([g.Q for g in given])),
+        "scale": np.tensordot(w, Q, 1),
         "share": np.array(1 / (len(w) * (w**2).sum())),
     }
 

@@ -34,22 +34,9 @@ from scipy.special import gammaln
 from scalewise.gaussian import Places, Workspace, kernel_map
 from scalewise.networks import Network
 
-
-@dataclass(frozen=True)
-class GivenScales:
-    r"""The posterior for given scales.
-
-    Args:
-        log_likelihood: Of the targets.
-        mean: Of the outputs on test samples.
-        covariance: Of them.
-        Q: The scales: a matrix by output, or a number for each hidden layer.
-    """
-
-    log_likelihood: float
-    mean: Float[np.ndarray, "output test"]
-    covariance: Float[np.ndarray, "output output_1 test test_1"]
-    Q: np.ndarray
+# The logarithm of the likelihood of the targets, mean (output, test) and covariance (output, output_1, test,
+# test_1) on test samples, and the scales: a matrix by output, or a number for each hidden layer.
+GivenScales = tuple[float, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Scales(ABC):
@@ -153,12 +140,8 @@ class OneLayer(Scales):
             cross = scale * seen + C_b * basis.sum(axis=0)
             mean.append(cross @ (part / h))
             covariance.append(scale * self.moves[B, B] + C_b - (cross / h) @ cross.T)
-        return GivenScales(
-            self.log_likelihood(t),
-            V @ np.array(mean),
-            np.einsum("ik,kbc,jk->ijbc", V, np.array(covariance), V),
-            Q,
-        )
+        turned = np.einsum("ik,kbc,jk->ijbc", V, np.array(covariance), V)
+        return self.log_likelihood(t), V @ np.array(mean), turned, Q
 
 
 @dataclass(frozen=True)
@@ -212,7 +195,7 @@ class SeveralLayers(Scales):
         log = -0.5 * float((part**2).sum() + count * np.log(2 * np.pi))
         log -= float(np.log(np.diagonal(L)).sum())
         covariance = K[count:, count:] - seen.T @ seen
-        return GivenScales(log, (seen.T @ part).T, covariance[None, None], np.exp(2 * t))
+        return log, (seen.T @ part).T, covariance[None, None], np.exp(2 * t)
 
 
 def _moving(net: Network, layer: int, K: np.ndarray) -> np.ndarray:

@@ -17,10 +17,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from scalewise.training._filters import Rule, heavy_ball
 from scalewise.training.width._weights import Reach, Reaches
 
 _NODES = 16  # of each panel of a flow's time
@@ -70,40 +72,52 @@ class Clock(ABC):
 
 @dataclass(frozen=True)
 class Steps(Clock):
-    r"""Gradient descent.
+    r"""Responses to sources along steps of any rule, $\Delta a=Av+Bf$, $v\leftarrow Cv+Df$ with $f=xa-F$.
 
     Args:
         rates: $\eta_s$ of every step.
         momentum: $m$.
+        rule: The rule; its matrix is read off what it makes of 0 and 1.
     """
 
     rates: Float[np.ndarray, " step"]
     momentum: float = 0.0
+    rule: Rule = heavy_ball
 
     @property
     def weights(self) -> np.ndarray:
         """A sum."""
         return np.ones(self.rates.size)
 
+    def _matrix(self, step: int) -> tuple[float, float, float, float]:
+        """A, B, C and D of a step."""
+        (A, C), (B, D) = (
+            self.rule(v, f, float(self.rates[step]), self.momentum)
+            for v, f in ((1.0, 0.0), (0.0, 1.0))
+        )
+        return A, B, C, D
+
     def forward(self, F: Sources, x: np.ndarray) -> tuple[Sources, np.ndarray]:
         """Step by step."""
-        out = np.empty(_shape(F, x))
-        a, v = np.zeros((2, *out.shape[1:]))
-        for s, rate in enumerate(self.rates):
+        shape = np.broadcast_shapes(np.shape(F)[1:], np.shape(x))
+        out = np.empty((len(F), *shape))
+        a, v = np.zeros((2, *shape))
+        for s, rate in enumerate(self.rates.tolist()):
             out[s] = a
-            v = self.momentum * v + rate * (F[s] - x * a)
-            a = a + v
+            move, v = self.rule(v, x * a - F[s], rate, self.momentum)
+            a = a + move
         return out, np.asarray(a)
 
     def backward(self, F: Sources, x: np.ndarray, end: float = 0.0) -> Sources:
-        """Step by step from the last."""
-        out = np.empty(_shape(F, x))
-        a, v = np.full(out.shape[1:], end), np.zeros(out.shape[1:])
+        """The transposed steps, from the last."""
+        shape = np.broadcast_shapes(np.shape(F)[1:], np.shape(x))
+        out = np.empty((len(F), *shape))
+        a, v = np.full(shape, end), np.zeros(shape)
         for s in range(len(F) - 1, -1, -1):
-            both = a + v
-            out[s] = self.rates[s] * both
-            a = a - x * out[s] + F[s]
-            v = self.momentum * both
+            A, B, C, D = self._matrix(s)
+            pull: Any = B * a + D * v
+            out[s] = -pull
+            a, v = a + x * pull + F[s], A * a + C * v
         return out
 
 
