@@ -11,7 +11,7 @@ import xarray as xr
 
 import scalewise as sw
 from scalewise.activations import Activation
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._layer import LayerExpectations
 from scalewise.theory.flow._trajectory import LayerEstimates, Parts
 from scalewise.training import GradientFlow
 from scalewise.training.width import _tensors
@@ -120,7 +120,7 @@ def product_rule(
     return (left @ (c[:, None] * d).reshape(len(x) ** 2, -1).T).reshape((len(x),) * 4)
 
 
-class Plane(Layer):
+class Plane(LayerExpectations):
     """The expectations of a layer whose inputs lie in few dimensions, by a product rule."""
 
     inner = 0

@@ -276,6 +276,10 @@ MUTANTS = (
     row(
         "theory/order/_tensors.py",
         "tests/training/test_accuracy.py::test_kinks_and_samples_that_are_close_by_both_routes",
-    )("runs: entries not wrong alike", "partial(Layer, alike=True)", "partial(Layer, alike=False)"),
+    )(
+        "runs: entries not wrong alike",
+        "LayerExpectations, alike=True",
+        "LayerExpectations, alike=False",
+    ),
     of_course("course: weights of all taps", "/ math.sqrt(node.taps)", "/ node.taps"),
 )

@@ -15,7 +15,7 @@ from grids import thorough
 from residual_recursions import printed, remembered
 from scalewise.networks import Network, ResidualMLP
 from scalewise.theory.flow._kernel_flow import kernel_flow
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._layer import LayerExpectations
 from scalewise.theory.order import _tensors
 from scalewise.theory.order._densities import densities
 from scalewise.theory.order._one_input import one_input
@@ -292,7 +292,7 @@ def covariance_of(sigma, joint, orders) -> np.ndarray:
 
 def covariances_of_layers(sigma, joint) -> np.ndarray:
     """Of derivatives of sigma_a sigma_b in the later layer, densities included, with products in the other."""
-    layer, early = Layer(sigma, joint), (np.array([2, 2, 3]), np.array([2, 3, 3]))
+    layer, early = LayerExpectations(sigma, joint), (np.array([2, 2, 3]), np.array([2, 3, 3]))
     rows = []
     for family, (a, b), half in (
         ((2, 0), (0, 1), 0.5),

@@ -15,14 +15,14 @@ import scalewise as sw
 from grids import thorough
 from networks import net
 from printed_recursions import (
-    Layer,
+    LayerExpectations,
     Tensors,
     next_layer,
     next_ntk_nlo,
     next_tensors,
     no_tensors,
 )
-from scalewise.theory.flow._layer import Layer as NodeLayer
+from scalewise.theory.flow._layer import LayerExpectations as NodeLayer
 from scalewise.theory.order._jets import TENSORS, standard
 from scalewise.theory.order._terms import wanted
 
@@ -49,7 +49,7 @@ def test_unequal_widths_and_rates_of_its_own_in_each_layer(name: str) -> None:
     flow = sw.predict(network, x, observables=["ntk", *ALL])
     sigma = sw.activation(name)
     gram = x @ x.T / 3
-    here = Layer(BIAS[0] + C_W[0] * gram, np.zeros((2,) * 4), np.zeros((2, 2)))
+    here = LayerExpectations(BIAS[0] + C_W[0] * gram, np.zeros((2,) * 4), np.zeros((2, 2)))
     tensors = no_tensors(LAMBDA_B[0] + LAMBDA_W[0] * gram)
     nlo = np.zeros((2, 2))
     for layer in range(1, 4):

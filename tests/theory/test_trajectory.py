@@ -12,7 +12,7 @@ from scalewise.gaussian import _increments
 from scalewise.observables import OBSERVABLES
 from scalewise.theory.flow import _deep_kernels, _trajectory
 from scalewise.theory.flow import _kernel_flow as kernel_flow
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._layer import LayerExpectations
 from scalewise.theory.flow._trajectory import LayerEstimates, Stretch, along
 from scalewise.theory.order import tensor_flow
 from scalewise.theory.order._one_input import one_input
@@ -63,8 +63,8 @@ def stretch_of(name: str, x: np.ndarray, C_b: float, C_W: float) -> Iterator[tup
     """Expectations of a network between the nodes of one stretch of it, found as `along` does."""
     network = net(200, name, features=3, C_b=C_b, C_W=C_W)
     K = kernel_flow.kernel_flow(network, x, ntk=False).K
-    layers = [Layer(network.activation, kernel) for kernel in K]
-    ways: list[Callable[[Layer], dict]] = [
+    layers = [LayerExpectations(network.activation, kernel) for kernel in K]
+    ways: list[Callable[[LayerExpectations], dict]] = [
         *(lambda layer, pq=pq: layer.of_moment(*pq) for pq in ((1, 1), (2, 0), (2, 2), (3, 1))),
         lambda layer: layer.of_source(),
         lambda layer: layer.of_family((0, 0, 1, 1)),

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from scalewise.training import GradientDescent, GradientFlow, Projectors, TwoStepNewton
-from scalewise.training.width._course import Flow
+from scalewise.training.width._course import FlowClock
 from scalewise.training.width._weights import PROJECTORS, converged, separable
 
 RNG = np.random.default_rng(7)
@@ -268,7 +268,7 @@ def test_a_cubic_model_trains_to_what_the_weights_say() -> None:
 def test_a_flow_is_as_exact_where_it_is_fast_as_where_it_is_slow() -> None:
     """Responses to a constant and their kernels in closed form, over nine decades of eigenvalues."""
     x = 10.0 ** np.arange(-5, 5)
-    clock = Flow(3.0, x.max())
+    clock = FlowClock(3.0, x.max())
     t = clock._times[:, None]
     one = np.ones((t.size, x.size))
     response, end = clock.forward(one, x)

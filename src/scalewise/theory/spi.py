@@ -21,7 +21,7 @@ from scalewise.theory.flow._kernel_flow import kernels_on as kernels_on
 
 # Gaussian expectations of one layer over all inputs, each computed once.
 from scalewise.theory.flow._layer import Family as Family
-from scalewise.theory.flow._layer import Layer as Layer
+from scalewise.theory.flow._layer import LayerExpectations as LayerExpectations
 
 # Sets of pairs of inputs: each with each, a rectangle of two sets, a list; in tiles that fit the cache.
 from scalewise.theory.flow._pair_sets import PairSet as PairSet

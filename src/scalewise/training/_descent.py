@@ -16,7 +16,7 @@ from scalewise.training._algorithm import Algorithm, Pace, whole_steps
 from scalewise.training._filters import GONE, Filter, after_schedule, after_steps
 from scalewise.training._flow import EARLY, Units, sums_of, unit_of
 from scalewise.training._motions import ByDescent
-from scalewise.training.width._course import Clock, OutOfRoom, Steps, on_the_way
+from scalewise.training.width._course import Clock, OutOfRoom, StepClock, on_the_way
 from scalewise.training.width._weights import Projected, Reaches, Separable, converged, stationary
 
 Momentum = Annotated[float | int, Must("a number from 0 to below 1", lambda v: 0 <= v < 1)]
@@ -217,7 +217,7 @@ class GradientDescent(Algorithm):
             steps = float(min(steps, gone))
             _require_room(steps, h.size, f"{h.size} directions")
             rates = np.full(int(steps), rates[0])
-        return Steps(rates[: int(steps)], self.momentum)
+        return StepClock(rates[: int(steps)], self.momentum)
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         """Weights of the tensors of order 1/n.

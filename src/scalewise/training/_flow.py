@@ -31,7 +31,7 @@ from scalewise._readable import readable
 from scalewise.training._algorithm import TOO_MANY, Algorithm
 from scalewise.training._filters import GONE, Filter, after_flow
 from scalewise.training._motions import ByFlow
-from scalewise.training.width._course import Clock, Flow, Steps, on_the_way
+from scalewise.training.width._course import Clock, FlowClock, StepClock, on_the_way
 from scalewise.training.width._weights import (
     Projected,
     Reaches,
@@ -132,7 +132,7 @@ class GradientFlow(Algorithm):
         x = h + self.ridge
         if math.isinf(t) or t * x.min() > GONE:
             return None
-        return Flow(t, float(x.max())) if t else Steps(np.zeros(1))
+        return FlowClock(t, float(x.max())) if t else StepClock(np.zeros(1))
 
     def reaches(self, h: Directions, time: float | None = None, *, targets: Count = 1) -> Reaches:
         """Weights of the tensors of order 1/n.

@@ -23,7 +23,7 @@ from scipy.integrate import solve_ivp
 from scalewise._checked import FiniteNumber, Index, NotNegative, checked
 from scalewise._readable import readable
 from scalewise.training._filters import GONE, Filter, Rule, after_flow, after_schedule, heavy_ball
-from scalewise.training.width._course import Steps
+from scalewise.training.width._course import StepClock
 
 _TOLERANCE = 1e-9  # of the integrator, relative to the largest force
 _LONGEST = 2**22  # steps after which an error counts as one that does not fall
@@ -169,7 +169,7 @@ class ByDescent:
             gain[~some], left[~some] = after_flow(h, times[~some], ridge=ridge)
         return Filter(gain, left)
 
-    def clock(self, h: Directions, steps: float, *, ridge: float = 0.0) -> Steps:
+    def clock(self, h: Directions, steps: float, *, ridge: float = 0.0) -> StepClock:
         r"""All steps, for weights of order 1/n; of a training to the end those until an error is gone.
 
         Args:
@@ -182,7 +182,7 @@ class ByDescent:
         """
         count = steps if np.isfinite(steps) else self._until_gone(h, ridge)
         rates = np.array([self.rate(step) for step in range(int(count))])
-        return Steps(rates, self.momentum, self.rule)
+        return StepClock(rates, self.momentum, self.rule)
 
     def _until_gone(self, h: Directions, ridge: float) -> int:
         count = 64

@@ -17,7 +17,7 @@ from scalewise.plan.proof._drift import Drift, GridSize, drift_of
 from scalewise.plan.proof._optimum import Optimum, excess, find_optimum, stable
 from scalewise.plan.proof._quality import Quality, quality_of
 from scalewise.plan.proof._standing import Standing, pm, standing_of
-from scalewise.plan.proof._verdict import Outcome, TransferFinding, judge
+from scalewise.plan.proof._verdict import TransferFinding, TransferOutcome, judge
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,14 +64,14 @@ class TransferCheck:
         return self.finding.sentence
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TransferOutcome:
         """``"transfers"``, ``"drifts"``, ``"diverged"``, ``"not learnt"``, ``"not bracketed"``, ``"too poor"``."""
         return self.finding.outcome
 
     @property
     def ok(self) -> bool:
         """True if the optimum is shown to stay, from a base that is not known to have failed to learn."""
-        return self.outcome is Outcome.TRANSFERS
+        return self.outcome is TransferOutcome.TRANSFERS
 
     @property
     def best(self) -> float:

@@ -34,7 +34,7 @@ _SIZES = 3
 
 @dataclass(frozen=True)
 @readable
-class Estimate:
+class IntervalEstimate:
     """A number and the interval that holds it as surely as two standard errors do.
 
     Args:
@@ -69,8 +69,8 @@ class Quality:
     axis: str
     fit_error: float | None
     seeds_error: float | None
-    robustness: Estimate | None
-    limit: Estimate | None
+    robustness: IntervalEstimate | None
+    limit: IntervalEstimate | None
     unknown: tuple[str, ...] = ()
 
     def _told(self) -> list[str]:
@@ -132,7 +132,9 @@ def _scatter(u: np.ndarray, places: np.ndarray) -> float | None:
     return math.sqrt(float(rest @ rest) / (len(u) - 2))
 
 
-def _robustness(n: np.ndarray, optima: Sequence[Optimum], axis: str) -> tuple[Estimate | None, str]:
+def _robustness(
+    n: np.ndarray, optima: Sequence[Optimum], axis: str
+) -> tuple[IntervalEstimate | None, str]:
     """The exponent by least squares of logarithms, with the larger of two errors, as a drift has it."""
     bends = np.array([o.bend for o in optima])
     omitted = np.array([o.bends for o in optima])
@@ -158,7 +160,7 @@ def _robustness(n: np.ndarray, optima: Sequence[Optimum], axis: str) -> tuple[Es
     about = math.sqrt(float(rest @ rest) / free / float(u @ u)) if free else 0.0
     by_seeds = math.sqrt(float(each) * float(weights @ weights))
     error = max(sure(by_seeds, (seeds - 1) * len(n)), sure(about, free) if free else 0.0)
-    return Estimate(kappa, kappa - error, kappa + error), ""
+    return IntervalEstimate(kappa, kappa - error, kappa + error), ""
 
 
 def extrapolated(
@@ -166,7 +168,7 @@ def extrapolated(
     losses: Float[np.ndarray, " size"],
     omitted: Float[np.ndarray, "size seed"],
     axis: str,
-) -> tuple[Estimate | None, str]:
+) -> tuple[IntervalEstimate | None, str]:
     r"""$L(\infty)$ of $L(n)=L(\infty)+An^{-\alpha}$, or the sentence that says why not.
 
     For every $\alpha$ a straight line; those whose sum of squares is within the noise of the best are all believed.
@@ -207,7 +209,7 @@ def extrapolated(
         if good:
             error = quantile * math.sqrt(noise * (weights @ weights - 1 / m) + shared)
             ends += [limit - error, limit + error]
-    found = Estimate(fits[best][0], min(ends), max(ends))
+    found = IntervalEstimate(fits[best][0], min(ends), max(ends))
     room = float(np.ptp(losses))
     if found.high - found.low > 2 * room + _tiny(losses):
         return None, (

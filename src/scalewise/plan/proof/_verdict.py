@@ -14,7 +14,7 @@ from scalewise.plan.proof._standing import Standing
 _MANY = 100  # seeds beyond which nobody is told to go on
 
 
-class Outcome(StrEnum):
+class TransferOutcome(StrEnum):
     """Answer to the question whether the optimum transfers."""
 
     TRANSFERS = "transfers"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 class TransferFinding:
     """An outcome and the sentence that tells it."""
 
-    outcome: Outcome
+    outcome: TransferOutcome
     sentence: str
 
 
@@ -57,37 +57,39 @@ def judge(
     """
     sizes = list(zip(labels, optima, strict=True))
     if any(o.lost for _, o in sizes):
-        return TransferFinding(Outcome.DIVERGED, _diverged(name, sizes, x))
+        return TransferFinding(TransferOutcome.DIVERGED, _diverged(name, sizes, x))
     if standing is not None and standing.learnt is False:
-        return TransferFinding(Outcome.NOT_LEARNT, standing.sentence)
+        return TransferFinding(TransferOutcome.NOT_LEARNT, standing.sentence)
     outside = [(label, o) for label, o in sizes if o.edge]
     if outside:
-        return TransferFinding(Outcome.NOT_BRACKETED, _outside(name, outside, x))
+        return TransferFinding(TransferOutcome.NOT_BRACKETED, _outside(name, outside, x))
     seeds = len(optima[0].omitted)
     told = " and ".join(_told(d) for d in drifts)
     if seeds < 2:
         return TransferFinding(
-            Outcome.TOO_POOR,
+            TransferOutcome.TOO_POOR,
             f"One seed has no error: the optimum of {name} moves by {told}; take seeds=3 to know how surely.",
         )
     moving = [d for d in drifts if abs(d.slope) - d.error > tolerance]
     if moving:
         return TransferFinding(
-            Outcome.DRIFTS,
+            TransferOutcome.DRIFTS,
             f"{name} drifts: its optimum moves by {told}; {_costs(cost)}.",
         )
     guessed = [label for label, o in sizes if o.guessed]
     if guessed:
         return TransferFinding(
-            Outcome.TOO_POOR,
+            TransferOutcome.TOO_POOR,
             f"The optimum of {name} at {', '.join(guessed)} is next to values at which runs diverged, and how near "
             "it is to them they do not tell: take values in smaller steps there, below those that diverge.",
         )
     unsure = [d for d in drifts if abs(d.slope) + d.error > tolerance]
     if unsure:
-        return TransferFinding(Outcome.TOO_POOR, _poor(name, told, unsure, seeds, tolerance))
+        return TransferFinding(
+            TransferOutcome.TOO_POOR, _poor(name, told, unsure, seeds, tolerance)
+        )
     return TransferFinding(
-        Outcome.TRANSFERS, f"{name} transfers: its optimum moves by {told}; {_costs(cost)}."
+        TransferOutcome.TRANSFERS, f"{name} transfers: its optimum moves by {told}; {_costs(cost)}."
     )
 
 

@@ -26,7 +26,7 @@ from scalewise.theory.correlators._gaussian_derivatives import (
     Observable,
     gaussian_neurons,
 )
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._layer import LayerExpectations
 
 NEEDED = ("kernel", "ntk", "four_point_vertex", "ntk_D")
 Pairs = Float[np.ndarray, "sample sample out"]
@@ -94,7 +94,7 @@ def interlayer_covariance(
     V_u = gaussian.lowered("four_point_vertex", V[at], (2, 3)) / (2 * n_below)
     D_u = gaussian.lowered("ntk_D", D[at], (0, 1)) / (2 * n_below)
     layers = range(layer + 1, net.depth + 1)
-    expectations = [Layer(net.activation, K[above - 2]) for above in layers]
+    expectations = [LayerExpectations(net.activation, K[above - 2]) for above in layers]
     estimates, out = [], ()
     for moments in gaussian.moments(observable, 2):
         out = moments.weighted.shape[:-1]
@@ -131,7 +131,7 @@ def _own_neurons(moments: NeuronMoments, net: Network, width: int) -> tuple[Pair
 def _next(
     net: Network,
     above: int,
-    given: Layer,
+    given: LayerExpectations,
     Theta: np.ndarray,
     below: tuple[Pairs, Pairs],
     own: tuple[Pairs, Pairs] | None,
@@ -146,7 +146,7 @@ def _next(
     return C_W * pushed[0], lambda_W * pushed[0] + C_W * slopes
 
 
-def _pushed(given: Layer, p: int, T: Pairs) -> Pairs:
+def _pushed(given: LayerExpectations, p: int, T: Pairs) -> Pairs:
     r"""The change of $M_{pp}$ with a change $T$ of the metric, by Price's theorem."""
     same = np.einsum("aao->ao", T)
     curved, slopes = given.M(p + 2, p)[:, :, None], given.M(p + 1, p + 1)[:, :, None]

@@ -139,7 +139,7 @@ class Evaluated(Expectations):
         return self.of_family(family)["covariance"].value
 
 
-class Layer(Evaluated):
+class LayerExpectations(Evaluated):
     r"""Expectations at one kernel, made as they are asked for.
 
     Args:
@@ -222,7 +222,7 @@ class Layer(Evaluated):
         return out
 
 
-class Between(Layer):
+class Between(LayerExpectations):
     """Expectations of products of two factors on some of the labels with two on others.
 
     Args:
@@ -274,7 +274,7 @@ class _Followed(Evaluated):
 def layers_of(
     sigma: Activation,
     K: Float[np.ndarray, "layer sample sample"],
-    make: Callable[[Activation, Matrix], Layer] = Layer,
+    make: Callable[[Activation, Matrix], LayerExpectations] = LayerExpectations,
 ) -> Iterator[Evaluated]:
     """The expectations of each layer: evaluated at its kernel, or interpolated where that does.
 
@@ -283,7 +283,7 @@ def layers_of(
         K: The kernel of every layer.
         make: The expectations of one layer.
     """
-    evaluated: dict[int, Layer] = {}
+    evaluated: dict[int, LayerExpectations] = {}
     followed: dict[Hashable, Iterator[tuple[int, Parts]]] = {}
 
     def evaluate(key: tuple[Any, ...], layer: int) -> Parts:

@@ -20,7 +20,7 @@ from scipy import sparse
 from scalewise.theory.order._layout import Hop
 from scalewise.theory.order._second_order import Products
 from scalewise.theory.order._strips import Kernels
-from scalewise.theory.order._unit_responses import Scene
+from scalewise.theory.order._unit_responses import UnitScene
 
 Batch = Float[np.ndarray, "_pair _seen _seen2"]
 _MOST_SEEN = 40  # labels
@@ -78,7 +78,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactProducts:
     """A layer that units move, and what its labels see of it.
 
     Args:
@@ -98,7 +98,7 @@ class Exact:
     alone: tuple[Quadratic, Quadratic | None]
 
     @staticmethod
-    def of(known: Kernels, maker: Hop, own: list[Scene], *, ntk: bool) -> Exact | None:
+    def of(known: Kernels, maker: Hop, own: list[UnitScene], *, ntk: bool) -> ExactProducts | None:
         """With a scene of each input alone; ``None`` if labels see too much."""
         seen = sight(maker)
         if seen is None:
@@ -114,7 +114,7 @@ class Exact:
         first = _joined([part for part, _ in parts])
         mixed = _joined([part for _, part in parts if part is not None]) if ntk else None
         C_W = maker.node.own.C_W
-        return Exact(
+        return ExactProducts(
             known,
             maker,
             seen,
@@ -123,7 +123,7 @@ class Exact:
             (first.times(C_W), None if mixed is None else mixed.times(C_W)),
         )
 
-    def products(self, at: Scene) -> Products:
+    def products(self, at: UnitScene) -> Products:
         """Products of all pairs of labels of a scene."""
         made = self.known.layout.draw_size(self.maker.draw)
         second = np.arange(at.first * made, (at.last + 1) * made)
@@ -132,7 +132,7 @@ class Exact:
         K, Theta, X = (tuple(others[start : start + 3]) for start in (0, 3, 6))
         return Products((aa[:, 0], bb[0], ab), K, Theta or None, X or None)
 
-    def _row(self, at: Scene, s: int, second: np.ndarray) -> list[np.ndarray]:
+    def _row(self, at: UnitScene, s: int, second: np.ndarray) -> list[np.ndarray]:
         """Products of one label with all second ones, in the order of `Products`."""
         rates, first = self.maker.node.own, np.full_like(second, s)
         places = np.concatenate([self.seen.at[first], self.seen.at[second]], axis=1)
@@ -178,7 +178,13 @@ class _Form:
 
     @staticmethod
     def of(
-        at: Scene, maker: Hop, seen: Sight, first: np.ndarray, second: np.ndarray, *, paired: bool
+        at: UnitScene,
+        maker: Hop,
+        seen: Sight,
+        first: np.ndarray,
+        second: np.ndarray,
+        *,
+        paired: bool,
     ) -> _Form:
         """Forms of pairs; if they are paired with themselves both stand on the same labels."""
         size = len(maker.at)

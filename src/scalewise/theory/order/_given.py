@@ -31,7 +31,7 @@ Fields = dict[int, Any]
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenUnits:
     """Paths of random layers, and tangents of these.
 
     Args:
@@ -107,7 +107,7 @@ def start(
 
 def given(
     program: Program, own: Populations, paths: Fields, laws: Mapping[int, Any], scramble: int
-) -> Given:
+) -> GivenUnits:
     """Paths, with tangents if there are covariances of these.
 
     Args:
@@ -118,7 +118,7 @@ def given(
         scramble: Which of the independent draws.
     """
     if not laws:
-        return Given(paths, {}, True)
+        return GivenUnits(paths, {}, True)
     groups: dict[int, list[int]] = {}
     for k in sorted(own.drawn):
         groups.setdefault(program.weights_of(k), []).append(k)
@@ -149,4 +149,4 @@ def given(
         edges = np.cumsum([math.prod(paths[k].shape[:-1]) for k in calls])[:-1]
         for k, part in zip(calls, np.split(whole, edges, axis=1), strict=True):
             found[k] = part.reshape(copies, *paths[k].shape)
-    return Given(paths, found, exact)
+    return GivenUnits(paths, found, exact)

@@ -29,7 +29,7 @@ import numpy as np
 
 from scalewise.networks.spi import Program
 from scalewise.theory.order._charged import Charged, own_tangents
-from scalewise.theory.order._given import Given, equal
+from scalewise.theory.order._given import GivenUnits, equal
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles, Weights
 from scalewise.theory.order._populations import Populations, populations
@@ -50,7 +50,7 @@ Rows = dict[str, Any]  # by average (layer, entry, unit)
 
 
 @dataclass(frozen=True)
-class Block:
+class InfluenceBlock:
     """Inputs that a program runs on, and which of their pairs are read off.
 
     Args:
@@ -64,7 +64,7 @@ class Block:
     ordered: Entries
 
 
-def blocks(inputs: int, labels: int) -> Iterator[Block]:
+def blocks(inputs: int, labels: int) -> Iterator[InfluenceBlock]:
     """All at once if there are few labels, or one after another in pairs.
 
     Args:
@@ -73,20 +73,20 @@ def blocks(inputs: int, labels: int) -> Iterator[Block]:
     """
     if inputs * labels <= _TOGETHER:
         pairs = tuple(itertools.combinations_with_replacement(range(inputs), 2))
-        yield Block(
+        yield InfluenceBlock(
             tuple(range(inputs)), pairs, tuple(itertools.product(range(inputs), range(inputs)))
         )
         return
     for a in range(inputs):
-        yield Block((a,), ((0, 0),), ((0, 0),))
+        yield InfluenceBlock((a,), ((0, 0),), ((0, 0),))
     for a, b in itertools.combinations(range(inputs), 2):
-        yield Block((a, b), ((0, 1),), ((0, 1), (1, 0)))
+        yield InfluenceBlock((a, b), ((0, 1),), ((0, 1), (1, 0)))
 
 
 def rows_of(
     fixed: Mapping[int, Any],
-    given: Given,
-    own: Block,
+    given: GivenUnits,
+    own: InfluenceBlock,
     averages: Sequence[str],
     program: Program,
     ends: tuple[int, ...],
@@ -245,7 +245,7 @@ class Gathered:
         self.rows: dict[str, np.ndarray] = {}
         self.alone: dict[str, dict[int, np.ndarray]] = {}
 
-    def add(self, own: Block, found: tuple[Rows, Rows]) -> None:
+    def add(self, own: InfluenceBlock, found: tuple[Rows, Rows]) -> None:
         """Add the units of a block."""
         rows, alone = found
         for name, values in rows.items():
@@ -279,7 +279,7 @@ class Gathered:
     def _count(self, name: str) -> int:
         return len(place(self.inputs)[1]) if name in _SYMMETRIC else self.inputs**2
 
-    def _places(self, own: Block, name: str) -> list[int]:
+    def _places(self, own: InfluenceBlock, name: str) -> list[int]:
         pairs = own.symmetric if name in _SYMMETRIC else own.ordered
         among = [(own.inputs[a], own.inputs[b]) for a, b in pairs]
         if name in _SYMMETRIC:

@@ -28,7 +28,7 @@ from scalewise.theory.order._strips import Kernels, kernels
 from scalewise.theory.order._units import (
     SCRAMBLES,
     Rests,
-    Units,
+    UnitValues,
     add,
     each_scramble,
     few_columns,
@@ -58,7 +58,7 @@ _SMALL = 1 << 23  # numbers of an array with four inputs, above which it is not 
 class _Population:
     """Forms of all read-outs of one layer in one population, and what is left of them."""
 
-    units: Units
+    units: UnitValues
     rests: Rests
     metric: Forms
     ntk: Forms | None
@@ -140,7 +140,7 @@ def _small(of: OfPairs) -> Several:
 
 
 def _populations(
-    known: Kernels, end: int, drawn: dict[int, Units], *, ntk: bool, tangents: bool
+    known: Kernels, end: int, drawn: dict[int, UnitValues], *, ntk: bool, tangents: bool
 ) -> dict[int, _Population]:
     own, found = known.layout, dict[int, _Population]()
     for a in range(own.inputs):
@@ -156,7 +156,9 @@ def _populations(
     return found
 
 
-def _nothing(own: Layout, root: int, units: Units, *, ntk: bool, tangents: bool) -> _Population:
+def _nothing(
+    own: Layout, root: int, units: UnitValues, *, ntk: bool, tangents: bool
+) -> _Population:
     linear = not own.course.populations[root].sigma.parity
     some = {"thin": own.is_thin, "linear": linear}
     size, inputs, dtype = own.size(root), own.inputs, units.z.dtype.type

@@ -18,13 +18,20 @@ import numpy as np
 from scalewise.gaussian import at_least_usual
 from scalewise.networks import Network
 from scalewise.theory.flow._units import Scrambled
-from scalewise.theory.order._exact_products import Exact
+from scalewise.theory.order._exact_products import ExactProducts
 from scalewise.theory.order._layout import Layout, layout
 from scalewise.theory.order._reverse import Reading, readings
-from scalewise.theory.order._second_order import BEYOND, OF_NTK, Products, Sums
+from scalewise.theory.order._second_order import BEYOND, OF_NTK, Products, ProductSums
 from scalewise.theory.order._strips import Kernels, kernels
 from scalewise.theory.order._unit_responses import OF_NTK as OF_SLOPES
-from scalewise.theory.order._unit_responses import Alone, Fresh, Scene, makers, moved_by, responses
+from scalewise.theory.order._unit_responses import (
+    Alone,
+    FreshUnits,
+    UnitScene,
+    makers,
+    moved_by,
+    responses,
+)
 from scalewise.theory.order._units import SCRAMBLES, each_scramble, units
 
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -55,7 +62,7 @@ def many_shifts(
     own, ntk = layout(program, x, ends), "H1" in letters
     known = kernels(own, ntk=ntk)
     _check(known)
-    populations = [Units.of(known, root, ntk=ntk) for root in own.lifts if _moves(own, root)]
+    populations = [MovedUnits.of(known, root, ntk=ntk) for root in own.lifts if _moves(own, root)]
     shape = (SCRAMBLES, len(ends), len(x), len(x))
     found = {letter: np.zeros(shape) for letter in letters}
     for a in range(len(x)):
@@ -103,7 +110,7 @@ def _moves(own: Layout, root: int) -> bool:
 
 
 @dataclass
-class Units:
+class MovedUnits:
     """Units of one population, and what they move.
 
     Args:
@@ -118,20 +125,20 @@ class Units:
 
     known: Kernels
     root: int
-    drawn: Fresh
+    drawn: FreshUnits
     orders: tuple[tuple[int, int], ...]
-    exact: dict[int, Exact] = field(default_factory=dict)
+    exact: dict[int, ExactProducts] = field(default_factory=dict)
     moved: dict[bool, dict[int, Alone]] = field(default_factory=dict)
-    alone: list[list[Sums]] = field(default_factory=list)
+    alone: list[list[ProductSums]] = field(default_factory=list)
 
     @staticmethod
-    def of(known: Kernels, root: int, *, ntk: bool) -> Units:
+    def of(known: Kernels, root: int, *, ntk: bool) -> MovedUnits:
         """Drawn, and each input met with itself."""
         orders = (*BEYOND, *((*OF_SLOPES, *OF_NTK) if ntk else ()))
-        made = Units(known, root, _fresh(known, root, ntk=ntk), tuple(dict.fromkeys(orders)))
+        made = MovedUnits(known, root, _fresh(known, root, ntk=ntk), tuple(dict.fromkeys(orders)))
         scenes = [made._scene(b, b).part(b, b) for b in range(known.layout.inputs)]
         for draw, maker in makers(known, root).items():
-            found = Exact.of(known, maker, scenes, ntk=ntk)
+            found = ExactProducts.of(known, maker, scenes, ntk=ntk)
             if found is not None:
                 made.exact[draw] = found
         made.moved = {rest: made._with_themselves(scenes, rest=rest) for rest in made._passes}
@@ -152,10 +159,10 @@ class Units:
         rest, whole = bool(self.exact), past or bool(every - self.exact.keys())
         return (*((True,) if rest else ()), *((False,) if whole else ()))
 
-    def _scene(self, a: int, last: int) -> Scene:
-        return Scene.of(self.known, a, last, self.orders, ntk=self.drawn.y is not None)
+    def _scene(self, a: int, last: int) -> UnitScene:
+        return UnitScene.of(self.known, a, last, self.orders, ntk=self.drawn.y is not None)
 
-    def strip(self, a: int) -> list[Sums]:
+    def strip(self, a: int) -> list[ProductSums]:
         """Averages over units for an input and all later ones, of each scramble."""
         last = self.known.layout.inputs - 1
         whole = self._scene(a, last)
@@ -168,9 +175,9 @@ class Units:
             parts.append(
                 [own[a] for own in self.alone] if mine else self._summed(whole.part(first, some))
             )
-        return [Sums.beside(some) for some in zip(*parts, strict=True)]
+        return [ProductSums.beside(some) for some in zip(*parts, strict=True)]
 
-    def _with_themselves(self, scenes: list[Scene], *, rest: bool) -> dict[int, Alone]:
+    def _with_themselves(self, scenes: list[UnitScene], *, rest: bool) -> dict[int, Alone]:
         """Changes of all labels with themselves, by layer."""
         parts: dict[int, list[Alone]] = {}
         count, ntk = self.drawn.z.shape[1], self.drawn.y is not None
@@ -190,9 +197,9 @@ class Units:
                 parts.setdefault(draw, []).append(now)
         return {draw: _joined(some) for draw, some in parts.items()}
 
-    def _summed(self, at: Scene) -> list[Sums]:
+    def _summed(self, at: UnitScene) -> list[ProductSums]:
         """Sums of each scramble."""
-        found, count = [Sums() for _ in range(SCRAMBLES)], self.drawn.z.shape[1]
+        found, count = [ProductSums() for _ in range(SCRAMBLES)], self.drawn.z.shape[1]
         share = SCRAMBLES / count
         hops = {hop.draw: hop for hop in self.known.layout.hops}
         for draw, exact in self.exact.items():
@@ -211,17 +218,17 @@ class Units:
         return found
 
 
-def _fresh(known: Kernels, root: int, *, ntk: bool) -> Fresh:
+def _fresh(known: Kernels, root: int, *, ntk: bool) -> FreshUnits:
     own = known.layout
     labels = own.inputs * own.size(root)
     count = each_scramble(labels, _WORK, _FEWEST, _MOST)
     some = units(known, root, count, ntk=ntk, tangents=ntk)
     sigma, z = own.course.populations[root].sigma, np.ascontiguousarray(some.z.T)
     y = np.ascontiguousarray(some.y[0].T) if ntk else None
-    return Fresh(z, tuple(sigma.derivatives[p](z) for p in range(4 if ntk else 3)), y)
+    return FreshUnits(z, tuple(sigma.derivatives[p](z) for p in range(4 if ntk else 3)), y)
 
 
-def _pieces(at: Scene, count: int) -> Iterator[tuple[int, slice]]:
+def _pieces(at: UnitScene, count: int) -> Iterator[tuple[int, slice]]:
     """Scrambles, and units of each."""
     each = count // SCRAMBLES
     labels = max(len(hop.at) for hop in at.known.layout.hops)
@@ -231,10 +238,10 @@ def _pieces(at: Scene, count: int) -> Iterator[tuple[int, slice]]:
             yield scramble, slice(start, min(start + size, (scramble + 1) * each))
 
 
-def _some(drawn: Fresh, units: slice) -> Fresh:
+def _some(drawn: FreshUnits, units: slice) -> FreshUnits:
     y = None if drawn.y is None else np.ascontiguousarray(drawn.y[:, units])
     s = tuple(np.ascontiguousarray(s[:, units]) for s in drawn.s)
-    return Fresh(np.ascontiguousarray(drawn.z[:, units]), s, y)
+    return FreshUnits(np.ascontiguousarray(drawn.z[:, units]), s, y)
 
 
 def _joined(parts: list[Alone]) -> Alone:
@@ -242,7 +249,9 @@ def _joined(parts: list[Alone]) -> Alone:
     return Alone(np.concatenate([part.K for part in parts]), np.concatenate(X) if X else None)
 
 
-def _contracted(letter: str, reading: Reading, part: Sums, alone: list[Sums], a: int) -> np.ndarray:
+def _contracted(
+    letter: str, reading: Reading, part: ProductSums, alone: list[ProductSums], a: int
+) -> np.ndarray:
     """Read-outs of an input with itself and all later ones."""
     draw = reading.hop.draw
     form = reading.metric if letter == "G1" else reading.ntk

@@ -32,7 +32,7 @@ from scalewise.networks._by_jax import precision
 from scalewise.networks.spi import Program, fixed_fields
 from scalewise.observables import of_letter
 from scalewise.theory.flow._units import Scrambled
-from scalewise.theory.order._given import Given, drawn, given, start
+from scalewise.theory.order._given import GivenUnits, drawn, given, start
 from scalewise.theory.order._influences import FACTORS, Gathered, blocks, expanded, place, rows_of
 from scalewise.theory.order._populations import Populations, populations
 from scalewise.theory.order._shifts import counted, directions_of, shifts
@@ -196,7 +196,7 @@ class _Asked:
         found = third_derivatives(self.fixed, g, self.third, self.program, self.ends, seed)
         return {a: np.array(below).reshape(-1, 1, 1, 1, 1) * v for a, v in found.items()}
 
-    def _units(self, count: int, scramble: int, *, tangents: bool) -> Given:
+    def _units(self, count: int, scramble: int, *, tangents: bool) -> GivenUnits:
         """Paths, and tangents where they are wanted."""
         program, own = self.program, self.own
         g = drawn(program, own, self.inputs, count, scramble)

@@ -65,7 +65,7 @@ _Sums = defaultdict[tuple[Rates, str, int], float]
 
 
 @dataclass(frozen=True)
-class Step:
+class LayerStep:
     r"""How a component follows from those of the layer below.
 
     Args:
@@ -117,13 +117,13 @@ def component(letter: str) -> Component:
 
 
 @cache
-def step(of: Component) -> Step:
+def step(of: Component) -> LayerStep:
     """The step of a component."""
     P, Q = of
     return _shift(P) if Q is None else _covariance(P, Q)
 
 
-def _covariance(P: Pair, Q: Pair) -> Step:
+def _covariance(P: Pair, Q: Pair) -> LayerStep:
     both = itertools.product(responses(P).items(), responses(Q).items())
     reads = tuple(
         (_named(one, other), (left, right))
@@ -143,10 +143,10 @@ def _covariance(P: Pair, Q: Pair) -> Step:
         for changed, terms in responses(other).items()
         if charge(changed) == charge(part)
     )
-    return Step(reads, _terms(added), met)
+    return LayerStep(reads, _terms(added), met)
 
 
-def _shift(P: Pair) -> Step:
+def _shift(P: Pair) -> LayerStep:
     changed = responses(P).items()
     reads = [(_named(one, None), (terms,)) for one, terms in changed if not charge(one)]
     bends: defaultdict[Component, _Sums] = defaultdict(lambda: defaultdict(float))
@@ -166,7 +166,7 @@ def _shift(P: Pair) -> Step:
         for rate, part in sources(P)
         for factor, m, change in past(part, flat=False)
     )
-    return Step(tuple(reads), _terms(mean), met)
+    return LayerStep(tuple(reads), _terms(mean), met)
 
 
 def _times(terms: Terms, factor: float, rate: str) -> Terms:

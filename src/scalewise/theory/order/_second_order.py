@@ -20,7 +20,14 @@ from jaxtyping import Float
 
 from scalewise.theory.order._layout import Hop
 from scalewise.theory.order._strips import Moments
-from scalewise.theory.order._unit_responses import Alone, Block, Change, Fresh, Labels, Scene
+from scalewise.theory.order._unit_responses import (
+    Alone,
+    Block,
+    FreshUnits,
+    Labels,
+    UnitChange,
+    UnitScene,
+)
 
 Square = Float[np.ndarray, "_row _column"]
 BEYOND = ((2, 2), (3, 1), (1, 3), (4, 0), (0, 4))
@@ -44,7 +51,7 @@ class Products:
     X: tuple[Square, ...] | None = None
 
     @staticmethod
-    def of(change: Change, first: Alone, second: Alone) -> Products:
+    def of(change: UnitChange, first: Alone, second: Alone) -> Products:
         """Sums over some units."""
         a, b, c = first.K, second.K, change.K
         variances = np.einsum("pn,pn->p", a, a), np.einsum("qn,qn->q", b, b), a @ b.T
@@ -94,7 +101,7 @@ def _with(a: Labels, b: Labels, c: Block, other: Block) -> tuple[Square, Square,
 
 
 @dataclass
-class Sums:
+class ProductSums:
     """Answers of layers at second order, on average over units.
 
     Args:
@@ -106,16 +113,16 @@ class Sums:
     Theta: dict[int, Square] = field(default_factory=dict)
 
     @staticmethod
-    def beside(parts: Sequence[Sums]) -> Sums:
+    def beside(parts: Sequence[ProductSums]) -> ProductSums:
         """Those of more labels behind those of some."""
-        found = Sums()
+        found = ProductSums()
         for name in ("K", "Theta"):
             values = [getattr(part, name) for part in parts]
             for draw in values[0]:
                 getattr(found, name)[draw] = np.concatenate([own[draw] for own in values], axis=1)
         return found
 
-    def add(self, at: Scene, hop: Hop, products: Products, factor: float) -> None:
+    def add(self, at: UnitScene, hop: Hop, products: Products, factor: float) -> None:
         """Products of changes."""
         M = at.moments[hop.draw]
         _put(self.K, hop, factor * products.bent(M, 0))
@@ -124,11 +131,11 @@ class Sums:
 
     def remember(
         self,
-        at: Scene,
+        at: UnitScene,
         hop: Hop,
-        change: Change,
+        change: UnitChange,
         alone: tuple[Alone, Alone],
-        units: Fresh,
+        units: FreshUnits,
         factor: float,
     ) -> None:
         """Add the past of units themselves, where they have moved the law that they are drawn from."""

@@ -25,7 +25,7 @@ import numpy as np
 from scalewise.networks.spi import Program
 from scalewise.theory.order._charged import Charged, own_tangents
 from scalewise.theory.order._cumulants import shift_of_laws
-from scalewise.theory.order._given import Given, equal
+from scalewise.theory.order._given import GivenUnits, equal
 from scalewise.theory.order._influences import scaled, slopes
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._paired import bent, meets_itself, moved
@@ -43,7 +43,7 @@ Fields = Mapping[int, Any]
 
 def shifts(
     fixed: Fields,
-    given: Given,
+    given: GivenUnits,
     letters: Sequence[str],
     program: Program,
     ends: tuple[int, ...],
@@ -94,7 +94,7 @@ def shifts(
 
 def _change_of_pairs(
     fixed: Fields,
-    given: Given,
+    given: GivenUnits,
     scramble: int,
     counts: Sequence[int],
     labels: int,

@@ -16,7 +16,7 @@ from scalewise.networks import Network
 from scalewise.networks.spi import Plain, course
 from scalewise.observables import OBSERVABLES, of_letter
 from scalewise.theory.flow._layer import SCRAMBLES as LAYER_SCRAMBLES
-from scalewise.theory.flow._layer import Layer
+from scalewise.theory.flow._layer import LayerExpectations
 from scalewise.theory.order._tensors import ALIKE, Tensors, apart, tensors_along
 from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Make
@@ -78,7 +78,7 @@ def tensor_flow(
         for _ in range(2)
     )
     every = range(1, net.depth + 1)
-    for index, (_, runs) in enumerate(_along(net, K, Theta, letters, Layer, every), 1):
+    for index, (_, runs) in enumerate(_along(net, K, Theta, letters, LayerExpectations, every), 1):
         for x in letters:
             values[x][index], errors[x][index] = with_shakes([run[x] for run in runs])
         if progress is not None:

@@ -13,14 +13,16 @@ import numpy as np
 
 from scalewise.gaussian import SHAKES
 from scalewise.networks.spi import NetworkCourse
-from scalewise.theory.flow._layer import Between, Evaluated, Expectations, Layer, Shaken
+from scalewise.theory.flow._layer import Between, Evaluated, Expectations, LayerExpectations, Shaken
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._terms import wanted
 from scalewise.theory.order._way import Kernels, Make, Way
 
 TOGETHER = 12  # labels of a population, up to which all expectations are made together
-ALIKE = partial(Layer, alike=True)  # where inverse kernels are multiplied: all entries wrong alike
+ALIKE = partial(
+    LayerExpectations, alike=True
+)  # where inverse kernels are multiplied: all entries wrong alike
 Tensors = dict[str, np.ndarray]  # by letter, an axis of estimates first
 
 
@@ -28,7 +30,7 @@ def tensors_along(
     course: NetworkCourse,
     kernels: Kernels,
     letters: Sequence[str],
-    make: Make = Layer,
+    make: Make = LayerExpectations,
     together: int | None = None,
 ) -> Iterator[tuple[int, list[Tensors]]]:
     """Each layer that was asked for and fluctuates, by its node, and its tensors in every run.

@@ -28,7 +28,7 @@ OF_NTK = ((2, 2), (3, 1), (1, 3), (2, 1), (1, 2))
 
 
 @dataclass(frozen=True)
-class Fresh:
+class FreshUnits:
     """Units of one population, (label, unit).
 
     Args:
@@ -41,23 +41,23 @@ class Fresh:
     s: tuple[Labels, ...]
     y: Labels | None
 
-    def read(self, hop: Hop, inputs: int) -> Fresh:
+    def read(self, hop: Hop, inputs: int) -> FreshUnits:
         """At the labels that a layer reads."""
         if len(self.z) == inputs * len(hop.at):
             return self
         size = len(self.z) // inputs
         at = (np.arange(inputs)[:, None] * size + hop.at).ravel()
         y = None if self.y is None else self.y[at]
-        return Fresh(self.z[at], tuple(s[at] for s in self.s), y)
+        return FreshUnits(self.z[at], tuple(s[at] for s in self.s), y)
 
-    def only(self, rows: slice) -> Fresh:
+    def only(self, rows: slice) -> FreshUnits:
         """Some labels."""
         y = None if self.y is None else self.y[rows]
-        return Fresh(self.z[rows], tuple(s[rows] for s in self.s), y)
+        return FreshUnits(self.z[rows], tuple(s[rows] for s in self.s), y)
 
 
 @dataclass(frozen=True)
-class Change:
+class UnitChange:
     r"""Changes between labels of an input and those of some others.
 
     Args:
@@ -72,18 +72,18 @@ class Change:
     X: Block | None = None
     Y: Block | None = None
 
-    def each(self, function: Any) -> Change:
+    def each(self, function: Any) -> UnitChange:
         """One function of every part."""
         others = (None if part is None else function(part) for part in (self.Theta, self.X, self.Y))
-        return Change(function(self.K), *others)
+        return UnitChange(function(self.K), *others)
 
-    def plus(self, other: Change | None) -> Change:
+    def plus(self, other: UnitChange | None) -> UnitChange:
         """The sum."""
         if other is None:
             return self
         pairs = ((self.Theta, other.Theta), (self.X, other.X), (self.Y, other.Y))
         others = (None if a is None or b is None else a + b for a, b in pairs)
-        return Change(self.K + other.K, *others)
+        return UnitChange(self.K + other.K, *others)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Alone:
 
 
 @dataclass(frozen=True)
-class Scene:
+class UnitScene:
     """An input, and others with which its labels are paired.
 
     Args:
@@ -126,7 +126,7 @@ class Scene:
     @staticmethod
     def of(
         known: Kernels, a: int, last: int, orders: Sequence[tuple[int, int]], *, ntk: bool
-    ) -> Scene:
+    ) -> UnitScene:
         """The pairs of an input with itself and with later ones."""
         moments, K, Theta = {}, {}, {}
         for hop in known.layout.hops:
@@ -135,9 +135,9 @@ class Scene:
             K[hop.draw] = known.strip(known.K, hop.lifts, a)[:, columns]
             if ntk:
                 Theta[hop.draw] = known.strip(known.Theta, hop.lifts, a)[:, columns]
-        return Scene(known, a, a, last, moments, K, Theta)
+        return UnitScene(known, a, a, last, moments, K, Theta)
 
-    def part(self, first: int, last: int) -> Scene:
+    def part(self, first: int, last: int) -> UnitScene:
         """Some of the others, with maps of what is moved there."""
         moments, K, Theta = {}, {}, {}
         maps: dict[tuple[int, int], sparse.csr_array | None] = {}
@@ -154,7 +154,7 @@ class Scene:
                 maps[hop.draw, -1] = _on_pairs(hop.taps, self.a, first, last)
             for j, lift in hop.lifts.items():
                 maps[hop.draw, j] = _on_pairs(lift, self.a, first, last)
-        return Scene(self.known, self.a, first, last, moments, K, Theta, maps)
+        return UnitScene(self.known, self.a, first, last, moments, K, Theta, maps)
 
     @property
     def inputs(self) -> int:
@@ -213,8 +213,8 @@ def moved_by(known: Kernels, root: int) -> set[int]:
 
 
 def responses(
-    at: Scene, root: int, units: Fresh, alone: dict[int, Alone] | None, *, rest: bool
-) -> Iterator[tuple[Hop, Change, Alone, Alone]]:
+    at: UnitScene, root: int, units: FreshUnits, alone: dict[int, Alone] | None, *, rest: bool
+) -> Iterator[tuple[Hop, UnitChange, Alone, Alone]]:
     """Each layer that reads what units move, with what they move, alone at the first and at the second labels.
 
     Args:
@@ -224,10 +224,10 @@ def responses(
         alone: By layer, changes of all labels with themselves; read off a single input where there are none.
         rest: Whether what is linear or quadratic in preactivations is left out; then layers of `makers` alone.
     """
-    own, moved = at.known.layout, dict[int, Change]()
+    own, moved = at.known.layout, dict[int, UnitChange]()
     later, exact = read(at.known), makers(at.known, root)
     for hop in own.hops:
-        answer: Change | None = None
+        answer: UnitChange | None = None
         parts = [_lifted(at, hop, j, moved[j]) for j in hop.lifts if j in moved]
         if parts and (hop.draw in exact or not rest):
             change = parts[0]
@@ -246,7 +246,7 @@ def responses(
 
 
 def _alone(
-    at: Scene, hop: Hop, change: Change, alone: dict[int, Alone] | None
+    at: UnitScene, hop: Hop, change: UnitChange, alone: dict[int, Alone] | None
 ) -> tuple[Alone, Alone]:
     if alone is None:
         X = None if change.X is None else np.einsum("ppn->pn", change.X)
@@ -260,7 +260,7 @@ def _alone(
     return first, second
 
 
-def _lifted(at: Scene, hop: Hop, j: int, change: Change) -> Change:
+def _lifted(at: UnitScene, hop: Hop, j: int, change: UnitChange) -> UnitChange:
     own, lift = at.maps[hop.draw, j], hop.lifts[j]
     return change if own is None else change.each(lambda part: _on(own, part, lift, at.inputs))
 
@@ -271,7 +271,7 @@ def _on(own: sparse.csr_array, part: Block, through: Spreading, inputs: int) -> 
     return found.reshape(made, made * inputs, -1)
 
 
-def _own(at: Scene, hop: Hop, units: Fresh, *, rest: bool) -> Change:
+def _own(at: UnitScene, hop: Hop, units: FreshUnits, *, rest: bool) -> UnitChange:
     """Units themselves."""
     size, M = len(hop.at), at.moments[hop.draw]
     here = units.read(hop, at.known.layout.inputs)
@@ -280,7 +280,7 @@ def _own(at: Scene, hop: Hop, units: Fresh, *, rest: bool) -> Change:
     left = _Less(at, hop, (s, t)) if rest else None
     K = both - M[0, 0][..., None] if left is None else left.of(both, 0)
     if s.y is None or t.y is None:
-        return Change(K)
+        return UnitChange(K)
     slopes = _pairs(s.s[1], t.s[1])
     slopes = slopes - M[1, 1][..., None] if left is None else left.of(slopes, 1)
     slopes *= at.Theta[hop.draw][..., None]
@@ -289,13 +289,13 @@ def _own(at: Scene, hop: Hop, units: Fresh, *, rest: bool) -> Change:
         left.mixed(X, Y)
     X *= t.y
     Y *= s.y[:, None]
-    return Change(K, slopes, X, Y)
+    return UnitChange(K, slopes, X, Y)
 
 
 class _Less:
     """Products at two labels without what is linear or quadratic in preactivations, in place."""
 
-    def __init__(self, at: Scene, hop: Hop, of: tuple[Fresh, Fresh]) -> None:
+    def __init__(self, at: UnitScene, hop: Hop, of: tuple[FreshUnits, FreshUnits]) -> None:
         size, variances = len(hop.at), at.known.variances(hop)
         self.s, self.t = (part.z for part in of)
         self.M, self.K = at.moments[hop.draw], at.K[hop.draw]
@@ -336,11 +336,13 @@ def _pairs(s: Labels, t: Labels) -> Block:
     return s[:, None] * t
 
 
-def _answered(at: Scene, hop: Hop, change: Change, first: Alone, second: Alone) -> Change:
+def _answered(
+    at: UnitScene, hop: Hop, change: UnitChange, first: Alone, second: Alone
+) -> UnitChange:
     """The linear answer of averages."""
     M = {pq: values[..., None] for pq, values in at.moments[hop.draw].items()}
     a, b = first.K[:, None], second.K
-    found = Change(0.5 * M[2, 0] * a + M[1, 1] * change.K + 0.5 * M[0, 2] * b)
+    found = UnitChange(0.5 * M[2, 0] * a + M[1, 1] * change.K + 0.5 * M[0, 2] * b)
     if change.Theta is None or change.X is None or change.Y is None:
         return found
     slopes = 0.5 * M[3, 1] * a + M[2, 2] * change.K + 0.5 * M[1, 3] * b
@@ -353,7 +355,7 @@ def _answered(at: Scene, hop: Hop, change: Change, first: Alone, second: Alone) 
     return replace(found, Theta=slopes, X=X, Y=Y)
 
 
-def _made(at: Scene, hop: Hop, answer: Change) -> Change:
+def _made(at: UnitScene, hop: Hop, answer: UnitChange) -> UnitChange:
     """The covariances of the next layer."""
     own, rates = at.maps[hop.draw, -1], hop.node.own
     carried = (

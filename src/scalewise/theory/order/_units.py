@@ -29,7 +29,7 @@ _DIGITS = 100  # units in the last place, below which nothing is left of a varia
 
 
 @dataclass
-class Units:
+class UnitValues:
     """Draws of the units of one population.
 
     Args:
@@ -65,7 +65,7 @@ def each_scramble(labels: int, work: int, fewest: int, most: int) -> int:
 
 def units(
     known: Kernels, root: int, count: int, *, ntk: bool, tangents: bool, dtype: type = np.float64
-) -> Units:
+) -> UnitValues:
     """So many of them, a power of 2 for each scramble, one scramble after another.
 
     Args:
@@ -89,7 +89,7 @@ def units(
             slopes[:, ~z.any(axis=0)] = sigma.slopes[0]
         slopes = slopes.astype(dtype, copy=False)
     x = sigma(z).astype(dtype, copy=False)
-    return Units(
+    return UnitValues(
         z.astype(dtype, copy=False), x, slopes, tuple(v.astype(dtype, copy=False) for v in y)
     )
 
@@ -180,7 +180,7 @@ class Rests:
         return self.mixed[letter::2]
 
 
-def add(rests: Rests, own: Units, found: Reading, a: int, inputs: int) -> None:
+def add(rests: Rests, own: UnitValues, found: Reading, a: int, inputs: int) -> None:
     """Add the values of read-outs of an input and all later ones on activations that a layer reads."""
     hop, taps = found.hop, found.hop.taps
     made, read = taps.sizes
@@ -199,7 +199,7 @@ def add(rests: Rests, own: Units, found: Reading, a: int, inputs: int) -> None:
 
 def take_off(
     rests: Rests,
-    own: Units,
+    own: UnitValues,
     below: tuple[Form, Form | None],
     linear: tuple[Slope | None, Slope | None],
     a: int,
@@ -286,7 +286,9 @@ def _linear(z: Values, slopes: Slope, a: int) -> tuple[np.ndarray, np.ndarray]:
     return own, on_second_labels(others, second)
 
 
-def _read(own: Units, hop: Hop, inputs: int, tap: int | None) -> tuple[Values, tuple[Values, ...]]:
+def _read(
+    own: UnitValues, hop: Hop, inputs: int, tap: int | None
+) -> tuple[Values, tuple[Values, ...]]:
     """Activations and moved tangents at the labels that a layer reads, or as one of its taps sees them."""
     x = _at(own.x, hop, inputs)
     moved = tuple(_at(y, hop, inputs) for y in own.moved)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.networks.spi import CourseStep, Draw, Form, NetworkCourse
-from scalewise.theory.flow._layer import Evaluated, Expectations, Layer, layers_of
+from scalewise.theory.flow._layer import Evaluated, Expectations, LayerExpectations, layers_of
 from scalewise.theory.order._fluctuations import OrderOne
 from scalewise.theory.order._neurons import Neurons
 from scalewise.theory.order._readers import Among, Reader
@@ -19,7 +19,7 @@ from scalewise.theory.order._terms import Wanted
 
 Square = Float[np.ndarray, "_label _label2"]
 Kernels = Mapping[int, tuple[Square, Square | None]]  # of each random layer, on its labels
-Make = Callable[[Activation, Square], Layer]
+Make = Callable[[Activation, Square], LayerExpectations]
 
 
 @dataclass

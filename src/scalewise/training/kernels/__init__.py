@@ -9,7 +9,6 @@ from scalewise.training.kernels._linear_models import last_layer_features as las
 from scalewise.training.kernels._priors import bayes_rates as bayes_rates
 from scalewise.training.kernels._priors import decay_of_prior as decay_of_prior
 from scalewise.training.kernels._star_polation import star_polation as star_polation
-from scalewise.training.kernels._steps import Step as Step
 from scalewise.training.kernels._steps import generalised_loss as generalised_loss
 from scalewise.training.kernels._steps import giant_leap as giant_leap
 from scalewise.training.kernels._steps import outputs_of as outputs_of

@@ -6,14 +6,13 @@ factor: the error $\epsilon_{i;\tilde\alpha}$ for gradient descent, $\tilde\Thet
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import NotNegative, checked
-from scalewise._readable import readable
-from scalewise.networks.spi import AnyNetwork
+from scalewise.networks.spi import AnyNetwork, Parameters
 from scalewise.training import _one_network as one
 from scalewise.training._curved_network import CurvedNetwork
 from scalewise.training._one_network import GivenWeights
@@ -22,14 +21,6 @@ from scalewise.training._spectrum import regular
 Inputs = Annotated[Any, Float[np.ndarray, "sample *input"]]
 Factors = Annotated[Any, Float[np.ndarray, "sample output"]]
 Kernel = Annotated[Any, Float[np.ndarray, "a b"]]
-
-
-@readable
-class Step(NamedTuple):
-    """An addition to parameters, or the parameters after it: `weights` and `biases`, as the network has them."""
-
-    weights: tuple[Float[np.ndarray, "*weights"], ...]
-    biases: tuple[Float[np.ndarray, "*biases"], ...]
 
 
 @checked
@@ -49,7 +40,9 @@ def outputs_of(
 
 
 @checked
-def parameter_step(net: AnyNetwork, weights: GivenWeights, x: Inputs, factors: Factors) -> Step:
+def parameter_step(
+    net: AnyNetwork, weights: GivenWeights, x: Inputs, factors: Factors
+) -> Parameters:
     r"""$\Delta\theta_\mu=-\sum\lambda_\mu\frac{dz_{i;\tilde\alpha}}{d\theta_\mu}\epsilon_{i;\tilde\alpha}$.
 
     With the error factors $\epsilon=\partial\mathcal L/\partial z$ it is gradient descent at rate 1, for which
@@ -64,7 +57,7 @@ def parameter_step(net: AnyNetwork, weights: GivenWeights, x: Inputs, factors: F
     Source: PDLT (7.11), (7.12), (7.19), (7.20); with $\kappa$, (10.19).
     """
     model = CurvedNetwork(net, weights, x)
-    return Step(*model.shaped(-model.gradients(factors)[0]))
+    return Parameters(*model.shaped(-model.gradients(factors)[0]))
 
 
 @checked
@@ -75,7 +68,7 @@ def giant_leap(
     targets: Factors,
     *,
     ntk: Kernel | None = None,
-) -> Step:
+) -> Parameters:
     r"""Parameters behind a step of Newton's method, $\theta-\lambda\frac{dz}{d\theta}\Theta^{-1}(z-y)$.
 
     With the NTK of infinite width they are those at the end of its training, and a network of width $n$ misses the
@@ -122,13 +115,13 @@ def giant_leap(
         tuple(a + d for a, d in zip(part, change, strict=True))
         for part, change in zip(start, step, strict=True)
     )
-    return Step(*ends)
+    return Parameters(*ends)
 
 
 @checked
 def two_step_newton(
     net: AnyNetwork, weights: GivenWeights, x: Inputs, targets: Factors, ntk: Kernel
-) -> tuple[Step, Step]:
+) -> tuple[Parameters, Parameters]:
     r"""Train by two leaps: with this network's own $\widehat H^{-1}$, then with that of the mean NTK.
 
     Args:

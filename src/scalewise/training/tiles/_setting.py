@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.networks import Network
-from scalewise.theory.spi import Layer
+from scalewise.theory.spi import LayerExpectations
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.width._weights import Separable
@@ -41,7 +41,7 @@ class Site:
         self.layer, self.sigma = layer, net.activation
         self.C_W, self.lambda_W = float(net.C_W[layer]), float(net.lambda_W[layer])
         self.r = float(net.widths[layer] / net.widths[layer - 1]) if layer > 1 else 1.0
-        self._layer = Layer(net.activation, self.K)
+        self._layer = LayerExpectations(net.activation, self.K)
         self._moments: dict[tuple[int, int], Matrix] = {}
         self._dtype = dtype
 

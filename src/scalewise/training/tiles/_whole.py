@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
-from scalewise.theory.spi import Family, Layer, LayerEstimates, Parts
+from scalewise.theory.spi import Family, LayerEstimates, LayerExpectations, Parts
 from scalewise.training.tiles._conditioned import Conditioned
 from scalewise.training.tiles._rules import TERMS, Accuracy, Orders, tails
 from scalewise.training.tiles._series import Given, chunks, summed, with_rest
@@ -61,7 +61,7 @@ class _Regiven:
     left: tuple[int, int]
 
 
-class Whole(Layer):
+class Whole(LayerExpectations):
     """The expectations of one layer: of three and four samples, given two of them.
 
     Args:

@@ -71,7 +71,7 @@ class Clock(ABC):
 
 
 @dataclass(frozen=True)
-class Steps(Clock):
+class StepClock(Clock):
     r"""Responses to sources along steps of any rule, $\Delta a=Av+Bf$, $v\leftarrow Cv+Df$ with $f=xa-F$.
 
     Args:
@@ -122,7 +122,7 @@ class Steps(Clock):
 
 
 @dataclass(frozen=True)
-class Flow(Clock):
+class FlowClock(Clock):
     """Gradient flow: collocation at Gauss points of panels that are short at both ends, where things are fast.
 
     Args:
