@@ -1,4 +1,4 @@
-"""Doors of rooms: `python tests/doors.py` writes names that other rooms import from private files into `spi.py`.
+"""Doors of rooms: `python tests/doors.py` writes names that other rooms import from private files into `spi.py`, or `spi_jax.py`.
 
 Imports of these names are led through the door, or through the room itself if it exports them to users.
 """
@@ -26,8 +26,8 @@ CONVERTED = (
     "theory",
     "training",
 )
-# Files that no door may import, because they need an extra: whoever names them has asked for it.
-APART = {"scalewise.networks._by_jax", "scalewise.plan._picture", "scalewise.training._by_jax"}
+# Files that need JAX, behind a door of their own: whoever enters by it has asked for the extra.
+BY_JAX = {"scalewise.networks._by_jax", "scalewise.training._by_jax"}
 
 _SAID = "Working names of this room for the other rooms of scalewise; users have no need of them."
 
@@ -60,7 +60,12 @@ def _home(module: str, name: str) -> str:
     return _home(other, name) if same_room and other != module else module
 
 
-def _written(room: str, names: dict[str, set[str]]) -> str:
+def door_of(module: str) -> str:
+    """The file of its room that leads to names of a module."""
+    return "spi_jax" if module in BY_JAX else "spi"
+
+
+def _written(names: dict[str, set[str]]) -> str:
     lines = [f'"""{_SAID}"""', ""]
     for module in sorted(names):
         said = (ast.get_docstring(ast.parse(_file(module).read_text())) or "").split("\n")[0]
@@ -78,7 +83,7 @@ def _led(path: Path, doors: dict[str, dict[str, set[str]]]) -> str | None:
     for node in sorted(private_imports(path), key=lambda n: -n.lineno):
         module = str(node.module)
         room = module.split(".")[1]
-        if room not in CONVERTED or module in APART:
+        if room not in CONVERTED:
             continue
         public = _imported(ROOT / room / "__init__.py")
         new = []
@@ -87,7 +92,7 @@ def _led(path: Path, doors: dict[str, dict[str, set[str]]]) -> str | None:
             known = public.get(alias.name)
             at = f"scalewise.{room}"
             if known is None or _home(known, alias.name) != home:
-                at += ".spi"
+                at += f".{door_of(home)}"
                 doors[room][home].add(alias.name)
             under = f" as {alias.asname}" if alias.asname else ""
             new.append(f"{' ' * node.col_offset}from {at} import {alias.name}{under}")
@@ -101,9 +106,9 @@ def main(rooms: list[str]) -> None:
     doors: dict[str, dict[str, set[str]]] = {}
     for room in CONVERTED:
         doors[room] = defaultdict(set)
-        door = ROOT / room / "spi.py"
-        for name, module in (_imported(door) if door.exists() else {}).items():
-            doors[room][module].add(name)
+        for door in (ROOT / room).glob("spi*.py"):
+            for name, module in _imported(door).items():
+                doors[room][module].add(name)
     changed = []
     for path in sorted(ROOT.rglob("*.py")):
         here = path.relative_to(ROOT).parts[0].removesuffix(".py")
@@ -112,8 +117,10 @@ def main(rooms: list[str]) -> None:
             path.write_text(led)
             changed.append(str(path))
     for room, names in doors.items():
-        (ROOT / room / "spi.py").write_text(_written(room, names))
-        changed.append(str(ROOT / room / "spi.py"))
+        for stem in sorted(set(map(door_of, names))):
+            path = ROOT / room / f"{stem}.py"
+            path.write_text(_written({m: names[m] for m in names if door_of(m) == stem}))
+            changed.append(str(path))
     ruff = Path(sys.executable).with_name("ruff")
     subprocess.run([ruff, "check", "-q", "--select", "I", "--fix", *changed], check=True)
     subprocess.run([ruff, "format", "-q", *changed], check=True)

@@ -22,7 +22,7 @@ from coverage_table import tree
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
     {"_version", "_extras", "_threads", "_words", "_readable"},
-    {"_arrays", "_labelled"},
+    {"_arrays", "_labelled", "_look"},
     {"_checked", "sweeps"},
     {"scaling", "tasks", "_memory"},
     {"activations"},
@@ -362,41 +362,33 @@ def test_the_architecture_page_names_every_room() -> None:
             assert name in page, f"docs/architecture.md does not mention {name}"
 
 
-# Rooms whose private files others import: pictures of the experiments, which the reports draw too.
-WITHOUT_DOOR = {"experiments"}
-
-
 def test_other_rooms_come_in_through_the_door() -> None:
     """From the room itself, whose names are for users, or from its `spi.py`; `python tests/doors.py` leads them."""
-    assert WITHOUT_DOOR.isdisjoint(doors.CONVERTED)
-    wrong, apart, rooms = [], set(), set()
-    for path in ROOT.rglob("*.py"):
-        for node in doors.private_imports(path):
-            other = str(node.module).split(".")[1]
-            if node.module in doors.APART:
-                apart.add(node.module)
-            elif other in WITHOUT_DOOR:
-                rooms.add(other)
-            else:
-                wrong.append((str(path.relative_to(ROOT)), node.module))
+    wrong = [
+        (str(path.relative_to(ROOT)), node.module)
+        for path in ROOT.rglob("*.py")
+        for node in doors.private_imports(path)
+    ]
     assert not wrong, "run python tests/doors.py"
-    assert apart == doors.APART
-    assert rooms == WITHOUT_DOOR, "a room that nobody enters by its files needs no exception"
 
 
 def test_a_door_has_what_others_need_and_nothing_else() -> None:
-    used: dict[str, set[str]] = {name: set() for name in doors.CONVERTED}
+    used: dict[tuple[str, str], set[str]] = {(name, "spi"): set() for name in doors.CONVERTED}
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(tree(path)):
             module = getattr(node, "module", None) or ""
-            if isinstance(node, ast.ImportFrom) and module.endswith(".spi"):
-                assert room(path) != module.split(".")[1], f"{path.name} knows its own room"
-                used[module.split(".")[1]] |= {alias.name for alias in node.names}
-    for name, names in used.items():
-        door = ROOT / name / "spi.py"
-        assert set(coverage_table.exported(door)) == names, f"{name}/spi.py"
+            if isinstance(node, ast.ImportFrom) and module.rpartition(".")[2] in ("spi", "spi_jax"):
+                _, own, door = module.split(".")
+                assert room(path) != own, f"{path.name} knows its own room"
+                used.setdefault((own, door), set()).update(alias.name for alias in node.names)
+    assert {f"{own}/{door}.py" for own, door in used} == {
+        str(path.relative_to(ROOT)) for path in ROOT.glob("*/spi*.py")
+    }
+    for (own, stem), names in used.items():
+        door = ROOT / own / f"{stem}.py"
+        assert set(coverage_table.exported(door)) == names, f"{own}/{stem}.py"
         inner = {room(file) for file in files_imported(door)}
-        assert inner == {name}, f"{name}/spi.py has names of its own room alone"
+        assert inner == {own}, f"{own}/{stem}.py has names of its own room alone"
 
 
 # What the files of a room may import from outside. Of an extra only where `require` has found it; the rest is core.
@@ -410,6 +402,7 @@ OUTSIDE = {
     "_memory": "",
     "_arrays": "numpy",
     "_labelled": "numpy xarray",
+    "_look": "numpy",
     "sweeps": "numpy xarray zarr fsspec dask distributed rich",
     "scaling": "",
     "tasks": "numpy jaxtyping",

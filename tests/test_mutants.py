@@ -18,7 +18,7 @@ from scalewise.observables import OBSERVABLES
 LETTERS = {"kernel": "metric", "metric_nlo": "H1", "four_point_vertex": "V", "ntk": "mean NTK"}
 LETTERS |= {"ntk_nlo": "H1"}
 # What computes nothing: names, shapes, order of the work, and the form of the result.
-PLAIN = {"__init__.py", "_predict.py", "_variables.py", "spi.py"}
+PLAIN = {"__init__.py", "_predict.py", "_variables.py", "spi.py", "spi_jax.py"}
 
 
 def _misfit(mutant: Mutant) -> str:

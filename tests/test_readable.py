@@ -34,7 +34,7 @@ def public() -> Iterator[type]:
     """Dataclasses and named tuples that a room outside of the experiments exports."""
     for module in pkgutil.walk_packages(sw.__path__, "scalewise."):
         parts = module.name.split(".")[1:]
-        private = any(part.startswith("_") or part == "spi" for part in parts)
+        private = any(part.startswith(("_", "spi")) for part in parts)
         if parts[0] == "experiments" or private:
             continue
         for name, found in vars(importlib.import_module(module.name)).items():

@@ -33,7 +33,7 @@ def rooms() -> dict[str, tuple[str, ...]]:
     """Every module that users may import from, and the names that it exports: no doors of rooms."""
     found = {"scalewise": tuple(scalewise.__all__)}
     for module in pkgutil.walk_packages(scalewise.__path__, "scalewise."):
-        if not any(part.startswith("_") or part == "spi" for part in module.name.split(".")):
+        if not any(part.startswith(("_", "spi")) for part in module.name.split(".")):
             exported = coverage_table.exported(Path(str(import_module(module.name).__file__)))
             if exported:
                 found[module.name] = tuple(sorted(exported))

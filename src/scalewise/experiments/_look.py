@@ -7,19 +7,29 @@ from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalewise._look import INK as INK
+from scalewise._look import MUTED as MUTED
+from scalewise._look import ON_A_PAGE, STYLE, TITLED
+from scalewise._look import RULE as RULE
+from scalewise._look import points as points
+from scalewise._look import power_label as power_label
 from scalewise.comparison.spi import limit_among
 
-# The report's ink, grey and hairline.
-INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")
-# What a figure shares with the panels of the report.
-BASE_STYLE: dict[Any, Any] = {
+_STYLE: dict[Any, Any] = {
+    **STYLE,
+    "svg.fonttype": "none",
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.0,
+}
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 9.0,
     "axes.linewidth": 0.7,
@@ -43,16 +53,14 @@ BASE_STYLE: dict[Any, Any] = {
     "lines.solid_capstyle": "round",
 }
 _STYLE: dict[Any, Any] = {
-    **BASE_STYLE,
-    "axes.titlesize": 9.0,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
+    **STYLE,
+    **ON_A_PAGE,
+    **TITLED,
     "legend.fontsize": 8.0,
     "legend.handlelength": 1.4,
     "legend.labelspacing": 0.3,
     "lines.linewidth": 1.4,
 }
-SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -151,25 +159,6 @@ def panels(
     return prepared
 
 
-def points(
-    axis: Axes, x: Any, y: Any, sem: Any = None, *, color: str, label: str = "", size: float = 3.6
-) -> None:
-    """Measured points with error bars of one standard error."""
-    given: dict[str, Any] = {"label": label} if label else {}
-    axis.errorbar(
-        np.asarray(x, dtype=float),
-        np.asarray(y, dtype=float),
-        yerr=None if sem is None else np.asarray(sem, dtype=float),
-        fmt="o",
-        color=color,
-        markersize=size,
-        markeredgewidth=0,
-        elinewidth=1.0,
-        capsize=0,
-        **given,
-    )
-
-
 def log_axes(axis: Axes, which: str = "xy") -> None:
     """Logarithmic axes whose labels are plain text."""
     for letter in which:
@@ -198,16 +187,6 @@ def attributes(config: Any, **more: Any) -> dict[str, Any]:
     """A config as the attributes of a Dataset: lists for tuples, nothing that JSON cannot hold."""
     plain = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(config).items()}
     return {**plain, **more}
-
-
-def power_label(value: float | int | np.integer) -> str:
-    """A number for a logarithmic axis: 0.2, 1, 50, 10⁻⁴."""
-    if 1e-3 < abs(value) < 1e4:
-        return f"{value:g}"
-    exponent = int(np.floor(np.log10(value) + 1e-9))
-    digit = round(value / 10.0**exponent)
-    text = f"10{str(exponent).translate(SUPERSCRIPT)}"
-    return text if digit == 1 else f"{digit}·{text}"
 
 
 def cells(rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], ...]:

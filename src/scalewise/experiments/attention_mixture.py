@@ -37,8 +37,9 @@ from scalewise.experiments._form import computed, each, settings
 from scalewise.experiments._look import COLORS, Number, Table, attributes, log_axes, panels, points
 from scalewise.nets import init_weights
 from scalewise.networks import Network
-from scalewise.networks._by_jax import by_node, forward
 from scalewise.networks.layers import Attention, Dense, Take
+from scalewise.networks.spi import by_node
+from scalewise.networks.spi_jax import forward
 
 TITLE = "Attention with few heads: a mixture at any width"
 TEXT = (

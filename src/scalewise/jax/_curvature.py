@@ -16,7 +16,7 @@ from scalewise._memory import Memory, bytes_of
 from scalewise.jax._tangent_rows import reads_alone
 
 if TYPE_CHECKING:
-    from scalewise.training._by_jax import JaxCurvature
+    from scalewise.training.spi_jax import JaxCurvature
 
 PASSES = 8  # as much as the forward pass makes: with the way back, twice along a path
 
@@ -59,7 +59,7 @@ def curvature(
         >>> found.output_mean.values.round(3), nearly.values.round(3), round(1.9**3, 3)
         (array([[6.83]]), array([[6.856]]), 6.859)
     """
-    from scalewise.training._by_jax import AlongPath, JaxCurvature
+    from scalewise.training.spi_jax import AlongPath, JaxCurvature
 
     # As `tangents` does, so that NumPy's arrays and plain numbers have the precision that they are computed in.
     params = jax.tree.map(jnp.asarray, params)

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from scalewise._checked import checked
 from scalewise.nets._networks import check_has_slope, check_parameters, precision
 from scalewise.networks import Network
-from scalewise.networks._by_jax import forward, nothing
 from scalewise.networks.spi import (
     AnyNetwork,
     Parameters,
@@ -24,6 +23,7 @@ from scalewise.networks.spi import (
     rates_of,
     refuse_masks,
 )
+from scalewise.networks.spi_jax import forward, nothing
 
 Slopes = Annotated[Any, Float[np.ndarray, "sample output"]]
 

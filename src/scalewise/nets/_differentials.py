@@ -30,7 +30,6 @@ from scalewise.nets._networks import (
     precision,
 )
 from scalewise.networks import Network
-from scalewise.networks._by_jax import forward
 from scalewise.networks.spi import (
     AnyNetwork,
     Draw,
@@ -45,6 +44,7 @@ from scalewise.networks.spi import (
     refuse_masks,
     shapes_of,
 )
+from scalewise.networks.spi_jax import forward
 
 SAMPLED = ("z", "ntk", "dntk", "z_dntk", "ddntk_I", "ddntk_II")
 _NUMBERS = 1 << 23  # parameters of all networks of a batch together

@@ -18,7 +18,6 @@ from scalewise.nets._networks import (
     precision,
 )
 from scalewise.networks import Network
-from scalewise.networks._by_jax import ntk_of
 from scalewise.networks.spi import (
     AnyNetwork,
     Parameters,
@@ -27,6 +26,7 @@ from scalewise.networks.spi import (
     rates_of,
     refuse_masks,
 )
+from scalewise.networks.spi_jax import ntk_of
 
 Legs = Sequence[Annotated[Any, Float[np.ndarray, "vector output"]]] | None
 

@@ -14,8 +14,6 @@ from jax.core import Tracer
 from scalewise._checked import Must, checked, dtype_of
 from scalewise.activations import Activation
 from scalewise.networks import Network
-from scalewise.networks._by_jax import precision as precision
-from scalewise.networks._by_jax import traced as traced
 from scalewise.networks.spi import (
     AnyNetwork,
     Attend,
@@ -26,6 +24,8 @@ from scalewise.networks.spi import (
     check_shapes,
     shapes_of,
 )
+from scalewise.networks.spi_jax import precision as precision
+from scalewise.networks.spi_jax import traced as traced
 
 Seed = Annotated[int, Must("a whole number from 0 to 2**32 - 1", lambda seed: 0 <= seed < 2**32)]
 Dtype = Annotated[

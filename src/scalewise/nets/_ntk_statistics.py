@@ -24,8 +24,8 @@ import numpy as np
 from scalewise.nets._drawn import DrawnNumbers
 from scalewise.nets._neurons import LayerNeurons
 from scalewise.nets._passes import StepPasses
-from scalewise.networks._by_jax import Side, by_all_weights
-from scalewise.networks.spi import Program, rates_of
+from scalewise.networks.spi import Program, Side, rates_of
+from scalewise.networks.spi_jax import by_all_weights
 
 ROWS = (
     128  # of the NTK: beyond it, an exact trace costs more than the networks that its noise would

@@ -11,7 +11,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._by_jax import forward, whole_ntk
 from scalewise.networks.spi import (
     NORMAL,
     ArrayShape,
@@ -26,6 +25,7 @@ from scalewise.networks.spi import (
     refuse_masks,
     shapes_of,
 )
+from scalewise.networks.spi_jax import forward, whole_ntk
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.nets._slopes import Gradients, Roots, added, by_weights
-from scalewise.networks._by_jax import Side, forward, nothing
-from scalewise.networks.spi import Program, Weights, rates_of
+from scalewise.networks.spi import Program, Side, Weights, rates_of
+from scalewise.networks.spi_jax import forward, nothing
 
 
 @runtime_checkable

@@ -22,8 +22,8 @@ import numpy as np
 
 from scalewise.nets._drawn import DrawnNumbers
 from scalewise.networks import Network
-from scalewise.networks._by_jax import by_all_weights, forward, nothing
 from scalewise.networks.spi import Draw, Program, Weights, fields, last_entering, rates_of
+from scalewise.networks.spi_jax import by_all_weights, forward, nothing
 
 Part = tuple[tuple[int, float], ...]  # fields with factors, that are added up
 

@@ -22,8 +22,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._by_jax import Side
-from scalewise.networks.spi import Draw, Program, in_groups, times
+from scalewise.networks.spi import Draw, Program, Side, in_groups, times
 
 # By random layer, labels in front. Where sites are few: what enters (sample, site, entry) and what flows back (row,
 # sample, site, channel), whose products are the gradients. Elsewhere these themselves, (row, sample, ...), by

@@ -74,6 +74,7 @@ from scalewise.networks._nodes import Sum as Sum
 from scalewise.networks._nodes import Weigh as Weigh
 
 # Products of gradients by the weights of random layers, from what enters them and what flows back.
+from scalewise.networks._products import Side as Side
 from scalewise.networks._products import by_all_weights as by_all_weights
 
 # A network as a program: nodes in the order in which they are computed, each a field of channels at sites.

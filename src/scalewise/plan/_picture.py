@@ -11,13 +11,13 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scalewise import _look as look
 from scalewise.plan._fits import Status
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import pattern
 from scalewise.plan._rows import Row, sizes_of
 from scalewise.plan._table import Plan
 
-_INK, _MUTED, _RULE = "#1c1d21", "#6c6f78", "#dcdde2"
 _LINES = {
     Quantity.OUTPUT: ("#6c6f78", "output"),
     Quantity.CHANGE: ("#1f4f99", "its change"),
@@ -25,27 +25,7 @@ _LINES = {
 }
 _OFF = "#b3001b"
 _COLUMNS, _PANELS = 4, 24
-STYLE: dict[Any, Any] = {
-    "font.size": 9.0,
-    "axes.linewidth": 0.7,
-    "axes.edgecolor": _MUTED,
-    "axes.labelcolor": _MUTED,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 9.0,
-    "axes.titlelocation": "left",
-    "grid.color": _RULE,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "xtick.color": _MUTED,
-    "ytick.color": _MUTED,
-    "xtick.minor.width": 0.0,
-    "ytick.minor.width": 0.0,
-    "text.color": _INK,
-    "lines.solid_capstyle": "round",
-}
+STYLE: dict[Any, Any] = {**look.STYLE, **look.TITLED}
 
 
 def draw(
@@ -128,7 +108,7 @@ def _panel(
     spare = max(0.0, 1.3 - math.log10(high / low)) / 2 + 0.12
     axis.set_ylim(low * 10**-spare, high * 10**spare)
     axis.set_xlim(widths[0] / 1.25, widths[-1] * 1.25)
-    axis.set_title(title, color=_OFF if wrong else _INK)
+    axis.set_title(title, color=_OFF if wrong else look.INK)
     axis.xaxis.set_major_locator(ticker.FixedLocator(_ticks(widths)))
     axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}"))
     axis.xaxis.set_minor_locator(ticker.NullLocator())

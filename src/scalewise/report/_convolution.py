@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup
 
-from scalewise.experiments._look import points
+from scalewise._look import points
 from scalewise.report._results import Results
 from scalewise.report._style import MEASURED, PREDICTED, Figure, Panel, draw
 

@@ -13,7 +13,7 @@ from matplotlib import rc_context, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from scalewise.experiments._look import BASE_STYLE, INK, MUTED, RULE, points, power_label
+from scalewise._look import INK, MUTED, ON_A_PAGE, RULE, STYLE, points, power_label
 
 # Where the points of two curves that run together stand, in layers.
 ASIDE = (-0.1, 0.1)
@@ -142,7 +142,7 @@ def draw(name: str, label: str, *, right: float = 0.86) -> Iterator["Draft"]:
         label: What a reader who cannot see the figure should know.
         right: Right edge of the axes, in parts of the width: room for labels.
     """
-    with rc_context({**BASE_STYLE, "svg.hashsalt": name}):
+    with rc_context({**STYLE, **ON_A_PAGE, "svg.hashsalt": name}):
         canvas = Canvas(figsize=(4.9, 3.3))
         ax = canvas.add_axes((0.135, 0.145, right - 0.135, 0.825))
         sheet = Draft(ax)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
+from scalewise._look import SUPERSCRIPT
 from scalewise._words import listed
 from scalewise.critical import criticality
-from scalewise.experiments._look import SUPERSCRIPT
 from scalewise.observables import OBSERVABLES
 from scalewise.report._aspect import LARGE, SMALL
 from scalewise.report._results import Results

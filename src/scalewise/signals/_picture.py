@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scalewise.plan._picture import STYLE
+from scalewise._look import STYLE, TITLED
 from scalewise.signals._findings import Finding
 from scalewise.signals._seen import Seen
 
@@ -30,7 +30,7 @@ def draw(
     Returns:
         A figure, on which places of findings are red.
     """
-    with rc_context(STYLE):
+    with rc_context({**STYLE, **TITLED}):
         canvas = Figure(figsize=(7.2, 6.4), layout="constrained")
         axes = list(canvas.subplots(3, 1, sharex=True))
         numbers = {k: np.array(v) for k, v in columns.items()}

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._by_jax import traced
 from scalewise.networks.spi import Attend, Draw, Node, Normalise, forward
+from scalewise.networks.spi_jax import traced
 from scalewise.theory.order._letters import Letters
 from scalewise.theory.order._particles import Particles, Weights, over
 

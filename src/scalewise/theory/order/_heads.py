@@ -17,8 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scalewise.networks._by_jax import traced
 from scalewise.networks.spi import Attend, logits_of, seen, slopes_of_logits
+from scalewise.networks.spi_jax import traced
 from scalewise.theory.order._particles import Particles
 
 

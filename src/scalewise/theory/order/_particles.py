@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._by_jax import traced
 from scalewise.networks.spi import (
     Attend,
     Draw,
@@ -30,6 +29,7 @@ from scalewise.networks.spi import (
     forward,
     gathered,
 )
+from scalewise.networks.spi_jax import traced
 from scalewise.theory.order._populations import Populations, populations
 
 _SINGULAR = 1e-9  # of a variance: what is added to it

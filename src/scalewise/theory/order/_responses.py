@@ -28,8 +28,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import numpy as np
 
 from scalewise.networks import Network
-from scalewise.networks._by_jax import precision
 from scalewise.networks.spi import Program, fixed_fields
+from scalewise.networks.spi_jax import precision
 from scalewise.observables import of_letter
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._given import GivenUnits, drawn, given, start

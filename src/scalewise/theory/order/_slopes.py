@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scalewise.networks._by_jax import traced
 from scalewise.networks.spi import (
     Attend,
     Concat,
@@ -34,6 +33,7 @@ from scalewise.networks.spi import (
     Weigh,
     among,
 )
+from scalewise.networks.spi_jax import traced
 from scalewise.theory.flow._units import seen_by_taps
 from scalewise.theory.order._particles import Particles
 

@@ -12,8 +12,8 @@ from jax.flatten_util import ravel_pytree
 from scalewise._checked import checked
 from scalewise.nets import Parameters, empirical_ddntk, empirical_dntk, empirical_ntk
 from scalewise.nets.spi import check_parameters
-from scalewise.networks._by_jax import forward, precision
 from scalewise.networks.spi import AnyNetwork, by_node, check_inputs, rates_of, refuse_masks
+from scalewise.networks.spi_jax import forward, precision
 from scalewise.training._one_network import outputs_of
 from scalewise.training.dynamics import NetworkState
 from scalewise.training.nearly_kernel import CubicModel
