@@ -1,4 +1,4 @@
-"""Doors of rooms: `python tests/doors.py` writes names that other rooms import from private files into `spi.py`, or `spi_jax.py`.
+"""Doors of rooms: `python tests/doors.py` writes names that other rooms import from private files into `spi.py`.
 
 Imports of these names are led through the door, or through the room itself if it exports them to users.
 """

@@ -15,14 +15,14 @@ import scalewise as sw
 from grids import thorough
 from networks import net
 from printed_recursions import (
-    LayerExpectations,
+    Layer,
     Tensors,
     next_layer,
     next_ntk_nlo,
     next_tensors,
     no_tensors,
 )
-from scalewise.theory.flow._layer import LayerExpectations as NodeLayer
+from scalewise.theory.flow._layer import LayerExpectations
 from scalewise.theory.order._jets import TENSORS, standard
 from scalewise.theory.order._terms import wanted
 
@@ -49,7 +49,7 @@ def test_unequal_widths_and_rates_of_its_own_in_each_layer(name: str) -> None:
     flow = sw.predict(network, x, observables=["ntk", *ALL])
     sigma = sw.activation(name)
     gram = x @ x.T / 3
-    here = LayerExpectations(BIAS[0] + C_W[0] * gram, np.zeros((2,) * 4), np.zeros((2, 2)))
+    here = Layer(BIAS[0] + C_W[0] * gram, np.zeros((2,) * 4), np.zeros((2, 2)))
     tensors = no_tensors(LAMBDA_B[0] + LAMBDA_W[0] * gram)
     nlo = np.zeros((2, 2))
     for layer in range(1, 4):
@@ -344,7 +344,7 @@ def test_a_source_whose_entries_are_wrong_alike_is_smooth_in_the_inputs() -> Non
     x = np.concatenate([x, x[:1] + apart * x[1:2]])
     steps = {}
     for alike in (False, True):
-        layer = NodeLayer(sigma, 0.1 + 3.0 * x @ x.T, alike=alike)
+        layer = LayerExpectations(sigma, 0.1 + 3.0 * x @ x.T, alike=alike)
         found = layer.covariance((0, 0, 0, 0))
         steps[alike] = np.abs(found[:, 0] - found[:, 5]).max() / np.abs(found).max()
     assert steps[True] < 10 * apart

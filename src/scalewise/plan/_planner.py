@@ -20,7 +20,7 @@ from scalewise.plan._laws import known_optimizer
 from scalewise.plan._names import matching, pattern
 from scalewise.plan._parts import Stretch, beside_the_width
 from scalewise.plan._paths import LOOKED_UP
-from scalewise.plan._probed import AlongSize, Probe, blocks_of, is_looked_up, times
+from scalewise.plan._probed import Probe, blocks_of, is_looked_up, times
 from scalewise.plan._request import Request
 from scalewise.plan._roles import Kind, Role
 from scalewise.plan._rules import rule
@@ -70,11 +70,11 @@ class Planner:
             training=r.training,
         ) * axis_rules(
             t,
-            self._along.seen(t.name),
+            self.probe.at_others(t.name),
             trains.law,
             r.strategy,
-            forward=self._along.forward(t),
-            many=self._along.many(t.name),
+            forward=self.probe.forward_along(t),
+            many=self.probe.more_along(t.name),
             role=d.role,
         )
         shape, wide = self._targets[t.name].shape, self.widened[t.name].shape
@@ -174,10 +174,6 @@ class Planner:
     def _apart(self) -> dict[str, tuple[int, int]]:
         r = self.request
         return blocks_of(r.blocks, r.base, r.target, self._targets)
-
-    @cached_property
-    def _along(self) -> AlongSize:
-        return AlongSize(self.probe)
 
     @cached_property
     def _drawn(self) -> dict[tuple[object, ...], float]:

@@ -77,22 +77,7 @@ class Probe:
     other_passes: Mapping[str, Passes] = field(default_factory=dict)
     many: Mapping[str, Collection[str]] = field(default_factory=dict)
 
-
-def is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
-    """True if the rows of a tensor are picked; if it also multiplies, its kind tells which use is its own."""
-    if passes is None:
-        return t.kind is Kind.LOOKUP
-    seen = passes.narrow
-    return t.name in seen.lookups and (t.kind is Kind.LOOKUP or t.name not in seen.weights)
-
-
-@dataclass(frozen=True)
-class AlongSize:
-    """Tensors as they were seen along sizes other than the width."""
-
-    probe: Probe
-
-    def seen(self, name: str) -> dict[str, TensorDescription]:
+    def at_others(self, name: str) -> dict[str, TensorDescription]:
         """The tensor at another size, by axis."""
         found = self._named
         lacking = [axis for axis, model in found.items() if name not in model]
@@ -103,14 +88,14 @@ class AlongSize:
             )
         return {axis: model[name] for axis, model in found.items()}
 
-    def many(self, name: str) -> frozenset[str]:
+    def more_along(self, name: str) -> frozenset[str]:
         """The axes along which there are more tensors of its kind."""
-        return frozenset(axis for axis, names in self.probe.many.items() if name in names)
+        return frozenset(axis for axis, names in self.many.items() if name in names)
 
-    def forward(self, t: TensorDescription) -> dict[str, Fraction]:
+    def forward_along(self, t: TensorDescription) -> dict[str, Fraction]:
         """Powers by which the model's own code multiplies it, by axis."""
         out = {}
-        for axis, passes in self.probe.other_passes.items():
+        for axis, passes in self.other_passes.items():
             weights, lookups = self._gauges[axis]
             seen = lookups if is_looked_up(passes, t) else weights
             out[axis] = seen.get(t.name, Gauge()).total
@@ -118,11 +103,19 @@ class AlongSize:
 
     @cached_property
     def _named(self) -> dict[str, dict[str, TensorDescription]]:
-        return {axis: model.named() for axis, model in self.probe.others.items()}
+        return {axis: model.named() for axis, model in self.others.items()}
 
     @cached_property
     def _gauges(self) -> dict[str, tuple[dict[str, Gauge], dict[str, Gauge]]]:
-        return {axis: gauges(passes) for axis, passes in self.probe.other_passes.items()}
+        return {axis: gauges(passes) for axis, passes in self.other_passes.items()}
+
+
+def is_looked_up(passes: Passes | None, t: TensorDescription) -> bool:
+    """True if the rows of a tensor are picked; if it also multiplies, its kind tells which use is its own."""
+    if passes is None:
+        return t.kind is Kind.LOOKUP
+    seen = passes.narrow
+    return t.name in seen.lookups and (t.kind is Kind.LOOKUP or t.name not in seen.weights)
 
 
 def times(before: tuple[int, ...], after: tuple[int, ...]) -> Fraction:

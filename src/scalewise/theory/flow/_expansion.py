@@ -16,7 +16,7 @@ Source: PDLT (4.76), (4.119), (5.128); the maximum over pairs is derived.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -124,10 +124,10 @@ def pair_vertex(
     if net.depth == 1:  # the first layer does not fluctuate
         return np.zeros(A.shape)
     below = (A[:-1].ravel(), B[:-1].ravel(), clipped(A, B, C)[:-1].ravel())
-    grid = _OnGrid.of(net.activation, *below)
+    source, *derivatives = _on_grid(net.activation, *below)
     steps = (net.depth - 1, A.shape[1], 3, 3)
-    J = _jacobians(net.activation, below, grid, _KNOWN / (net.depth - 1)).reshape(steps)
-    source = grid.source.reshape(steps)
+    J = _jacobians(net.activation, below, derivatives, _KNOWN / (net.depth - 1)).reshape(steps)
+    source = source.reshape(steps)
     V, out = np.zeros(steps[1:]), np.zeros(A.shape)
     for layer in range(1, net.depth):
         r = net.widths[layer] / net.widths[layer - 1] if layer > 1 else 1.0
@@ -140,7 +140,7 @@ def pair_vertex(
 def _jacobians(
     sigma: Activation,
     kernels: tuple[np.ndarray, np.ndarray, np.ndarray],
-    grid: _OnGrid,
+    on_grid: Sequence[np.ndarray | None],
     known: float,
 ) -> np.ndarray:
     r"""How the means of $\sigma_a\sigma_a,\sigma_a\sigma_b,\sigma_b\sigma_b$ change with $K$.
@@ -151,66 +151,60 @@ def _jacobians(
     A, B, C = kernels
     J = np.zeros((A.size, 3, 3))
     table = line_table(sigma, VERTEX)
+    mixed, own = on_grid
     alone = np.stack([table.moments(K)["g1"] for K in (A, B)])
     J[:, 0, 0], J[:, 2, 2] = alone
-    if grid.alone is not None and np.allclose(grid.alone, alone, rtol=known, atol=0):
-        J[:, 1] = grid.mixed
+    if own is not None and np.allclose(own, alone, rtol=known, atol=0):
+        J[:, 1] = mixed
         return J
-    mixed = pair_moments(sigma, A, B, C, _ORDERS)
-    J[:, 1, 0], J[:, 1, 2] = 0.5 * mixed[2, 0].value, 0.5 * mixed[0, 2].value
-    J[:, 1, 1] = mixed[1, 1].value
+    M = pair_moments(sigma, A, B, C, _ORDERS)
+    J[:, 1, 0], J[:, 1, 2] = 0.5 * M[2, 0].value, 0.5 * M[0, 2].value
+    J[:, 1, 1] = M[1, 1].value
     return J
 
 
-@dataclass(frozen=True)
-class _OnGrid:
-    r"""Expectations of pairs on a grid of angles and radii.
+def _on_grid(
+    sigma: Activation, A: np.ndarray, B: np.ndarray, C: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    r"""Expectations of pairs on a grid of angles and radii, a chunk of pairs at a time.
 
     $z_a=\sqrt Ar\cos(\phi-\theta/2)$, $z_b=\sqrt Br\cos(\phi+\theta/2)$ with $\cos\theta=c$; exact for polynomials,
     and a kink or a jump, wherever it stands, costs the square or the first power of the step.
+
+    $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ over $aa,ab,bb$ (pair, 3, 3); for a smooth $\sigma$ how
+    $\langle\sigma_a\sigma_b\rangle$ changes with $K_{aa},K_{ab},K_{bb}$ (pair, 3), and how
+    $\langle\sigma\sigma\rangle$ of $a$ and of $b$ change with their own kernels (2, pair).
     """
-
-    # $\mathrm{Cov}[\sigma\sigma,\sigma\sigma]$ over $aa,ab,bb$.
-    source: Float[np.ndarray, "pair 3 3"]
-    # How $\langle\sigma_a\sigma_b\rangle$ changes with $K_{aa},K_{ab},K_{bb}$, for a smooth
-    # $\sigma$.
-    mixed: Float[np.ndarray, "pair 3"] | None = None
-    # How $\langle\sigma\sigma\rangle$ of $a$ and of $b$ change with their own kernels, likewise.
-    alone: Float[np.ndarray, "2 pair"] | None = None
-
-    @staticmethod
-    def of(sigma: Activation, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> _OnGrid:
-        """Those of many pairs, a chunk at a time."""
-        angle = np.arccos(np.clip(C / (np.sqrt(A) * np.sqrt(B)), -1.0, 1.0))[:, None, None]
-        # In half a turn.
-        angles = _ANGLES * (1 if sigma.is_smooth else 2 if sigma.is_continuous else 8)
-        turns = angles if sigma.parity else 2 * angles  # parity tells the other half
-        phi = (np.arange(turns) + 0.5) * (math.pi / angles)
-        # What is homogeneous depends on the radius as a polynomial of the fourth degree at most does.
-        t, weight = _radii(3 if sigma.is_scale_invariant else _RADII)
-        r = np.sqrt(2 * t)[:, None]
-        weights = np.repeat(weight / turns, turns)
-        source = np.empty((A.size, 3, 3))
-        mixed, alone = (
-            (np.empty((A.size, 3)), np.empty((2, A.size))) if sigma.is_smooth else (None,) * 2
-        )
-        for start in range(0, A.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            z = [
-                (np.sqrt(K[part])[:, None, None] * r * np.cos(phi + shift * angle[part])).reshape(
-                    -1, weights.size
-                )
-                for K, shift in ((A, -0.5), (B, 0.5))
-            ]
-            a, b = map(sigma.derivatives[0], z)
-            features = np.stack([a * a, a * b, b * b], axis=1)
-            features -= (features @ weights)[..., None]
-            source[part] = (features * weights) @ features.swapaxes(-1, -2)
-            if mixed is not None and alone is not None:
-                (a1, b1), (a2, b2) = (map(sigma.derivatives[k], z) for k in (1, 2))
-                mixed[part] = np.stack([0.5 * a2 * b, a1 * b1, 0.5 * a * b2], axis=1) @ weights
-                alone[:, part] = (a1 * a1 + a * a2) @ weights, (b1 * b1 + b * b2) @ weights
-        return _OnGrid(source, mixed, alone)
+    angle = np.arccos(np.clip(C / (np.sqrt(A) * np.sqrt(B)), -1.0, 1.0))[:, None, None]
+    # In half a turn.
+    angles = _ANGLES * (1 if sigma.is_smooth else 2 if sigma.is_continuous else 8)
+    turns = angles if sigma.parity else 2 * angles  # parity tells the other half
+    phi = (np.arange(turns) + 0.5) * (math.pi / angles)
+    # What is homogeneous depends on the radius as a polynomial of the fourth degree at most does.
+    t, weight = _radii(3 if sigma.is_scale_invariant else _RADII)
+    r = np.sqrt(2 * t)[:, None]
+    weights = np.repeat(weight / turns, turns)
+    source = np.empty((A.size, 3, 3))
+    mixed, alone = (
+        (np.empty((A.size, 3)), np.empty((2, A.size))) if sigma.is_smooth else (None,) * 2
+    )
+    for start in range(0, A.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        z = [
+            (np.sqrt(K[part])[:, None, None] * r * np.cos(phi + shift * angle[part])).reshape(
+                -1, weights.size
+            )
+            for K, shift in ((A, -0.5), (B, 0.5))
+        ]
+        a, b = map(sigma.derivatives[0], z)
+        features = np.stack([a * a, a * b, b * b], axis=1)
+        features -= (features @ weights)[..., None]
+        source[part] = (features * weights) @ features.swapaxes(-1, -2)
+        if mixed is not None and alone is not None:
+            (a1, b1), (a2, b2) = (map(sigma.derivatives[k], z) for k in (1, 2))
+            mixed[part] = np.stack([0.5 * a2 * b, a1 * b1, 0.5 * a * b2], axis=1) @ weights
+            alone[:, part] = (a1 * a1 + a * a2) @ weights, (b1 * b1 + b * b2) @ weights
+    return source, mixed, alone
 
 
 @cache
