@@ -22,9 +22,7 @@ MUTANTS = (
     ),
     of_expansion("expansion: mixed derivative of the grid once", "0.5 * a2 * b, a1", "a2 * b, a1"),
     of_expansion("expansion: legs aa", "out[layer] = V[:, 1, 1]", "out[layer] = V[:, 0, 0]"),
-    of_expansion(
-        "expansion: mixed derivative once", "0.5 * M[2, 0].value", "M[2, 0].value"
-    ),
+    of_expansion("expansion: mixed derivative once", "0.5 * M[2, 0].value", "M[2, 0].value"),
     of_expansion(
         "expansion: diagonal slope",
         "J[:, 0, 0], J[:, 2, 2] = alone",

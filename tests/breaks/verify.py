@@ -189,8 +189,8 @@ MUTANTS = (
     ),
     of_rows(
         "verify rows: tensors of the loss alone are inside the network",
-        "return plan[name].role is Role.FIXED and plan[name].unused",
-        "return False",
+        "alone = plan[name].role is Role.FIXED and plan[name].unused",
+        "alone = False",
         f"{UNSEEN}::test_tensors_that_the_loss_alone_uses_have_gradients_of_their_own",
     ),
     row("torch/_bare.py", f"{UNSEEN}::test_a_readout_in_no_module_is_seen_in_every_product")(

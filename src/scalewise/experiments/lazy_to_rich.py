@@ -167,15 +167,13 @@ def _theory(config: Config) -> xr.Dataset:
             "parameter_fixed": fixed[1],
             "parameter_rich": rich[1],
             "direct": ("check", [half[0], quarter[1]]),
-            "by_parts": ("check", [0.5 * _plain(larger, config), fixed[1] + 16 * rich[1]]),
+            "by_parts": (
+                "check",
+                [0.5 * _predicted(1.0, config, larger)[1], fixed[1] + 16 * rich[1]],
+            ),
         },
         {"check": ["targets over α", "a third α"]},
     )
-
-
-def _plain(task: Task, config: Config) -> float:
-    """The coefficient of f on larger targets."""
-    return _predicted(1.0, config, task)[1]
 
 
 def _limit(strength: float, *, config: Config) -> xr.Dataset:

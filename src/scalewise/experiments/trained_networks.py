@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from scalewise.experiments._descended import Networks, descended, drawn
+from scalewise.experiments._descended import descended, drawn
 from scalewise.experiments._form import computed, each, power, settings
 from scalewise.experiments._look import COLORS, MUTED, Number, attributes, log_axes, panels, points
 from scalewise.nets import Parameters
@@ -174,7 +174,7 @@ def _singles(width: int, *, config: Config) -> xr.Dataset:
     mean = predict(net, task.inputs, observables=["ntk"], layers=net.depth).ntk.values[0]
     for _ in range(config.singles):
         one = drawn(net, 1, rng)
-        parameters = _of_one(one)
+        parameters = Parameters(tuple(W[0] for W in one[0]), tuple(b[0, 0] for b in one[1]))
         first, second = two_step_newton(net, parameters, task.inputs, task.targets, mean)
         ends = [outputs_of(net, p, task.inputs) - task.targets for p in (parameters, first, second)]
         newton.append([np.sqrt((end**2).mean()) for end in ends])
@@ -190,10 +190,6 @@ def _singles(width: int, *, config: Config) -> xr.Dataset:
         {"newton": ("step", typical[0]), "missed": ("order", typical[1])},
         {"step": [0, 1, 2], "order": list(_ORDERS)},
     )
-
-
-def _of_one(networks: Networks) -> Parameters:
-    return Parameters(tuple(W[0] for W in networks[0]), tuple(b[0, 0] for b in networks[1]))
 
 
 def _responses() -> xr.Dataset:

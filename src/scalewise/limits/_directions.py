@@ -131,7 +131,9 @@ class Side:
         inverse = _inverse(factor)
         new = (along[b:, k:] - C @ left.T) @ inverse.T
         # No row of a batch lies along a new direction that comes after it.
-        new[np.arange(b) > _last(kept, len(X))[:, None]] = 0.0
+        # A row of the batch lies along the new directions of itself and of those before.
+        last = np.searchsorted(kept, np.arange(len(X)), side="right") - 1
+        new[np.arange(b) > last[:, None]] = 0.0
         squares = (left**2).sum(axis=1) + (factor**2).sum(axis=1)
         both = np.concatenate([C, new], axis=1)
         return DirectionsSeen(both, kept, left, inverse, images[:b], squares)
@@ -197,8 +199,3 @@ def _outside(rest: np.ndarray, floor: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _inverse(factor: np.ndarray) -> np.ndarray:
     return dtrtri(factor, lower=1)[0] if len(factor) else factor
-
-
-def _last(kept: np.ndarray, count: int) -> np.ndarray:
-    """Index of the last new direction that each row of a batch may lie along: those of itself and before."""
-    return np.searchsorted(kept, np.arange(count), side="right") - 1

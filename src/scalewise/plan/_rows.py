@@ -131,7 +131,9 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
             top, least = _powers(plan, measured, name, quantity, p, tied)
             drawn = quantity is Quantity.WEIGHT and name not in measured.constant
             slack = _init_slack(plan, measured, name) if drawn else 0.0
-            outside = part_of_loss(plan, plan[name]) or _by_the_loss_alone(plan, name)
+            # Weights of several losses have no part in what the model returns.
+            alone = plan[name].role is Role.FIXED and plan[name].unused
+            outside = part_of_loss(plan, plan[name]) or alone
             unplanned = quantity not in _EXACT and outside
             fit = Fit() if unplanned else power_law(measured.widths, sizes)
             out.append(
@@ -353,11 +355,6 @@ def _is_added(plan: Plan, name: str) -> bool:
     """True if a tensor is a bias; where its module says nothing, its role tells."""
     kind, role = plan[name].kind, plan[name].role
     return kind is Kind.BIAS or (kind is Kind.UNKNOWN and role in (Role.VECTOR, Role.FIXED))
-
-
-def _by_the_loss_alone(plan: Plan, name: str) -> bool:
-    """True if a tensor of fixed size has no part in what the model returns, as weights of several losses."""
-    return plan[name].role is Role.FIXED and plan[name].unused
 
 
 def _sums(plan: Plan, name: str) -> bool:

@@ -25,12 +25,11 @@ def along(
     for shape in _with_ones(places, len(sizes)):
         found = _factored(table.reshape(*shape, *sizes), len(sizes))
         if found is not None:
-            return shape, tuple(IDENTITY if _is_identity(own) else Matrix.of(own) for own in found)
+            return shape, tuple(
+                IDENTITY if np.array_equal(own, np.eye(len(own))) else Matrix.of(own)
+                for own in found
+            )
     raise NotSeparableError
-
-
-def _is_identity(table: np.ndarray) -> bool:
-    return table.shape[0] == table.shape[1] and np.array_equal(table, np.eye(len(table)))
 
 
 def _with_ones(places: tuple[int, ...], axes: int) -> list[tuple[int, ...]]:

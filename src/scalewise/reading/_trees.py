@@ -246,16 +246,11 @@ class NormOf:
     groups: int = 1
 
 
-def _groups(tree: Tree) -> int:
-    """Into how many the channels fall of which there are averages."""
-    return max((t[2] for t in _all(tree) if t[0] == "mean"), default=1)
-
-
 def norm_in(tree: Tree) -> NormOf | None:
     """The norm that a tree computes, found by what it makes of some channels; ``None`` if it computes none."""
     if not averages(tree):
         return None
-    groups = _groups(tree)
+    groups = max((t[2] for t in _all(tree) if t[0] == "mean"), default=1)
     x = np.random.default_rng(0).normal(size=(6, 12)) * np.geomspace(1e-3, 1e3, 6)[:, None] + 0.4
     whole = np.concatenate([x] * groups, axis=-1)
     with np.errstate(all="ignore"):

@@ -68,10 +68,10 @@ def _widths(results: Results) -> Panel:
         ax.set_xlim(width[0], width[-1])
         sheet.log("x")
         sheet.log("y")
-        ax.set_xlabel("width n of the hidden layers" if _equal(results) else "first hidden width")
+        ax.set_xlabel(
+            "width n of the hidden layers"
+            if len(set(results.net.hidden_widths)) == 1
+            else "first hidden width"
+        )
         ax.set_ylabel("relative standard deviation")
     return sheet.panel("Spread √<i>ε</i> of the metric at the output, over width")
-
-
-def _equal(results: Results) -> bool:
-    return len(set(results.net.hidden_widths)) == 1

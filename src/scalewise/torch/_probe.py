@@ -200,16 +200,16 @@ def _refuse_quantised(model: nn.Module) -> None:
     """Weights of a few bits are packed away, where no optimizer reaches them."""
     for key, held in model.state_dict().items():
         leaves = pytree.tree_leaves(held)
-        packed = [x for x in leaves if isinstance(x, torch.ScriptObject) or _is_quantised(x)]
+        packed = [
+            x
+            for x in leaves
+            if isinstance(x, torch.ScriptObject) or (isinstance(x, torch.Tensor) and x.is_quantized)
+        ]
         if packed:
             raise PlanError(
                 f"The model holds quantised weights (`{key.partition('._')[0]}`), which are not trained. Plan the "
                 "model as it is before it is quantised; what is trained may be quantised afterwards."
             )
-
-
-def _is_quantised(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_quantized
 
 
 def _built(build: Factory, sizes: Mapping[str, Any], device: str) -> nn.Module:

@@ -91,20 +91,9 @@ def network(
     try:
         layers = layers_of(given)
         place = None if at is None else (at,) if isinstance(at, int) else tuple(at)
-        return _network(build, made, width, place, gains, layers)
+        return network_and_model(build, made, width, place, gains, layers)[0]
     except (UnreadError, MixedSamplesError) as error:
         raise PlanError(str(error)) from error
-
-
-def _network(
-    build: Any,
-    made: Inputs,
-    width: int | None,
-    at: tuple[int, ...] | None,
-    gains: bool,
-    layers: Mapping[str, tuple[Layer, ...]],
-) -> Network:
-    return network_and_model(build, made, width, at, gains, layers)[0]
 
 
 def network_and_model(

@@ -98,7 +98,8 @@ def _not_overridden(optimizer: Optimizer, key: str) -> None:
     given = optimizer.defaults.get(key)
     signature = inspect.signature(type(optimizer)).parameters
     usual = signature[key].default if key in signature else None
-    used = _used(optimizer.param_groups, key)
+    base = f"base_{key}"  # what the plan's groups were made with
+    used = sorted({g[base] for g in optimizer.param_groups if base in g})
     if not isinstance(given, int | float | torch.Tensor) or given == usual or not used:
         return
     if all(not math.isclose(float(given), value) for value in used):
@@ -107,11 +108,6 @@ def _not_overridden(optimizer: Optimizer, key: str) -> None:
             f"{', '.join(f'{key}={value:g}' for value in used)}. Give {_NOUNS[key]} to "
             f"plan.param_groups(model, {key}=...)."
         )
-
-
-def _used(groups: list[dict[str, Any]], key: str) -> list[float]:
-    """The values at the base that the plan's groups were made with."""
-    return sorted({g[f"base_{key}"] for g in groups if f"base_{key}" in g})
 
 
 def _double(optimizer: Optimizer) -> Optimizer:

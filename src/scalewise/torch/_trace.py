@@ -76,7 +76,7 @@ class Trace(TorchDispatchMode):
         self._passed: dict[int, Passed] = {}
         self._weights = {id(p): p for p in model.parameters()}
         self._weightless = Weightless()
-        bounded = _bounded(model)
+        bounded = {key for key, c in computed(model).items() if c.part == "bounded"}
         self._bounded = {bare(n, ()) for n, p in model.named_parameters() if id(p) in bounded}
         for name, p in model.named_parameters():
             self._know(p, self.flow.weight(bare(name, ())))
@@ -284,11 +284,6 @@ class Trace(TorchDispatchMode):
         if first != 1:
             self.filled |= names
         return first
-
-
-def _bounded(model: nn.Module) -> set[int]:
-    """Parameters that their module divides by their largest singular value."""
-    return {key for key, c in computed(model).items() if c.part == "bounded"}
 
 
 def _is_number(tensor: Tensor) -> bool:

@@ -99,14 +99,14 @@ def undecayed(plan: TrainedPlan) -> dict[str, Any]:
     Raises:
         PlanError: If the model has no such tensor, and so needs no such group.
     """
-    names = [t.name for t in plan.table.tensors if _is_vector(t.kind, t.role)]
+    names = [
+        t.name
+        for t in plan.table.tensors
+        if t.kind in (Kind.BIAS, Kind.GAIN) or (t.kind is Kind.UNKNOWN and t.role is Role.VECTOR)
+    ]
     if not names:
         raise PlanError(
             "The model has no biases, gains or shifts, so there is nothing to leave undecayed; leave out "
             "`undecayed`."
         )
     return {"params": names, "weight_decay": 0.0, "name": "undecayed"}
-
-
-def _is_vector(kind: Kind, role: Role) -> bool:
-    return kind in (Kind.BIAS, Kind.GAIN) or (kind is Kind.UNKNOWN and role is Role.VECTOR)

@@ -168,7 +168,9 @@ def _roles(table: Plan, model: nn.Module) -> tuple[tuple[str, ...], tuple[str, .
             trained[id(p)] = p.requires_grad
     names, readouts = [], []
     for one, mine in places.items():
-        looks_up = [n for n in mine if _is_lookup(model, n)]
+        looks_up = [
+            n for n in mine if isinstance(model.get_submodule(n.rpartition(".")[0]), nn.Embedding)
+        ]
         reads = [n for n in mine if n not in looks_up]
         row = table[mine[0]]
         acts = next((n for n in mine if n.rpartition(".")[0] == row.owner), mine[0])
@@ -189,10 +191,6 @@ def _returns(table: Plan) -> bool:
     Otherwise they go out as they are, and only the loss shows what is made of them.
     """
     return any(m.place.may_read_out or m.place is Place.READOUT for m in table.multipliers)
-
-
-def _is_lookup(model: nn.Module, name: str) -> bool:
-    return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
 
 
 def _single(batch: Any) -> Any:

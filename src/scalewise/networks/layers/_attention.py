@@ -180,7 +180,8 @@ class Attention(Layer):
             )
         power = self.power or (0.5 if self.size else 1.0)
         sigma = None if self.function == "softmax" else activation(self.function)
-        norm = None if self.qk_norm is None else _norm_of(self.qk_norm)
+        own = self.qk_norm
+        norm = own and Normalise((), float(own.eps), isinstance(own, LayerNorm))
         turns = None
         if self.rotary is not None:
             sides = (math.prod(f.positions) for f in (queries, keys))
@@ -204,11 +205,6 @@ class Attention(Layer):
             bias=_slopes(math.prod(queries.positions), self.alibi),
         )
         return build.draw(made, own=own)
-
-
-def _norm_of(layer: LayerNorm | RMSNorm) -> Normalise:
-    """The node, which reads nothing by itself."""
-    return Normalise((), float(layer.eps), isinstance(layer, LayerNorm))
 
 
 def _slopes(places: int, count: int | None) -> tuple[Matrix, ...]:

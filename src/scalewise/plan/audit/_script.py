@@ -143,14 +143,12 @@ def _answered(
         except Asked as asked:
             if answers.items() >= asked.answers.items():
                 raise
-            answers |= {k: _joined(answers.get(k), said) for k, said in asked.answers.items()}
+            for k, said in asked.answers.items():
+                more = isinstance(said, Mapping)
+                answers[k] = {**(answers.get(k) or {}), **said} if more else said
     said = [f"`{name}` is {role!r}" for name, role in answers.get("roles", {}).items()]
     said += [f"`{name}` reads out" for name in answers.get("readouts", ())]
     return found, tuple(said)
-
-
-def _joined(before: Any, said: Any) -> Any:
-    return {**(before or {}), **said} if isinstance(said, Mapping) else said
 
 
 def audited(

@@ -52,7 +52,7 @@ def densities(
         for kink in sigma.kinks:
             if not kink.slope_jump:
                 continue
-            height = kink.slope_jump * _density(kink.location, variance)
+            height = kink.slope_jump * density(kink.location, variance)
             for scramble, (nodes, weights) in enumerate(rule.nodes()):
                 values = sigma(nodes + (rho * kink.location)[:, None])
                 both = values[c] * values[d] - means[:, None]
@@ -60,5 +60,6 @@ def densities(
     return total
 
 
-def _density(kappa: float, variance: float) -> float:
+def density(kappa: float, variance: float) -> float:
+    """The density of a Gaussian number of this variance at a kink."""
     return math.exp(-(kappa**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)

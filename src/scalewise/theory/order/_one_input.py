@@ -26,6 +26,7 @@ from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory._tables._line_moments import preactivation_names
 from scalewise.theory._tables._line_table import estimates_of, line_table
+from scalewise.theory.order._densities import density
 from scalewise.theory.order._jets import TENSORS
 from scalewise.theory.order._scalar_terms import Orders, crossings, mean_of
 from scalewise.theory.order._terms import wanted
@@ -131,16 +132,12 @@ def _exists(sigma: Activation, orders: Orders) -> bool:
     return sigma.is_smooth or max(orders) < 2 or orders == _BENT
 
 
-def _density(kappa: float, variance: float) -> float:
-    return math.exp(-(kappa**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
-
-
 def _kinks_of_one(sigma: Activation, late: float, early: float, cross: float) -> float:
     r"""$\mathrm{Cov}[[\sigma']\,\delta_\kappa(z)\,\sigma(z),\sigma^2(z_k)]$, summed over kinks."""
     total = 0.0
     for kink in sigma.kinks:
         kappa = kink.location
-        factor = kink.slope_jump * _density(kappa, late) * float(sigma(np.array([kappa]))[0])
+        factor = kink.slope_jump * density(kappa, late) * float(sigma(np.array([kappa]))[0])
         if factor:
             z, w = line_rule(np.array(early), sigma.split_points, 4)
             centre = cross / late * kappa

@@ -76,7 +76,7 @@ class Forms:
 
     def set(self, a: int, form: Form, linear: tuple[np.ndarray, np.ndarray] | None) -> None:
         """Forms of an input with itself and all later ones."""
-        size, own = self.size, _at(a, self.size)
+        size, own = self.size, slice(a * self.size, (a + 1) * self.size)
         later = form.across.reshape(size, -1, size)
         self.across[a:, own] = later.swapaxes(0, 1)
         self.across[a, a * size :] = form.across.T
@@ -282,10 +282,6 @@ def _seen_in(row: Row) -> Alone | None:
     """The factors that parts of one input alone see; ``None`` of two tangents, which have no such parts."""
     letter, _, left, right = row
     return None if letter == "B" else (left, right[1])
-
-
-def _at(a: int, size: int) -> slice:
-    return slice(a * size, (a + 1) * size)
 
 
 def _crossed(left: ByInput, right: ByInput) -> Float[np.ndarray, "_first _input _input2"]:

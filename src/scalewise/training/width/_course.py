@@ -148,7 +148,7 @@ class FlowClock(Clock):
 
     def forward(self, F: Sources, x: np.ndarray) -> tuple[Sources, np.ndarray]:
         """Panel by panel."""
-        shape = _shape(F, x)
+        shape = (len(F), *np.broadcast_shapes(F.shape[1:], x.shape))
         panels = np.broadcast_to(F, shape).reshape(-1, _NODES, *shape[1:])
         out, a = np.empty(panels.shape), np.zeros(shape[1:])
         for place, length in enumerate(np.diff(self.edges)):
@@ -207,10 +207,6 @@ def on_the_way(h: Float[np.ndarray, " direction"], clock: Clock, ridge: float = 
         "IIA": Reach(-_sum(g3, inner, p, g), -_sum("taq,tr,ts->aqrs", nested, p, g)),
         "IIB": Reach(-np.einsum("r,qs->qrs", end, late), -_sum("ta,tr,tqs->aqrs", weighed, g, pg)),
     }
-
-
-def _shape(F: np.ndarray, x: np.ndarray) -> tuple[int, ...]:
-    return (len(F), *np.broadcast_shapes(F.shape[1:], x.shape))
 
 
 def _sum(what: str, *factors: np.ndarray) -> np.ndarray:
