@@ -5,7 +5,7 @@ from breaks import Mutant, row
 NETWORKS = "tests/limits/test_shallow_networks.py"
 LIMITS = "tests/limits/test_shallow_limits.py"
 DIVERGENCES = "tests/limits/test_shallow_divergences.py"
-of_units = row("limits/shallow/_units.py", NETWORKS)
+of_units = row("limits/shallow/_reference.py", NETWORKS)
 of_train = row("limits/shallow/_train.py", NETWORKS)
 of_methods = row("limits/shallow/_methods.py", LIMITS)
 of_particles = row("limits/shallow/_particles.py", NETWORKS)

@@ -90,7 +90,7 @@ MUTANTS = (
         "size = factors * epsilon * _largest(theory[own].values) / n",
         "size = factors * epsilon * _largest(theory[own].values)",
     ),
-    row("training/width/_dense.py", TWICE)(
+    row("training/width/_dense_outcomes.py", TWICE)(
         "NTK change: a test in place of a direction that is missing",
         "back = np.zeros((len(frame.U) + tests, n + tests))",
         "back = np.eye(len(frame.U) + tests, n + tests)",

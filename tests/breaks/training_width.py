@@ -34,6 +34,7 @@ of_others = row(
 )
 of_made = row("training/width/_tensors.py", VERB)
 of_dense = row("training/width/_dense.py", VERB)
+of_estimates = row("training/width/_dense_outcomes.py", VERB)
 CUMULANTS = f"{MOMENTS}::test_cumulants_are_expectations"
 of_cumulants = row("training/width/_cumulants.py", CUMULANTS)
 of_errors = row(
@@ -283,7 +284,7 @@ MUTANTS = (
         '(("S", "abcd"), ("T", "acdb"), ("U", "adbc"))',
         '(("S", "abcd"), ("U", "acdb"), ("T", "adbc"))',
     ),
-    of_dense(
+    of_estimates(
         "loss: without its bias",
         '(bias * mean + 0.5 * found["variance_nlo"])',
         '(mean + 0.5 * found["variance_nlo"])',
@@ -295,7 +296,7 @@ MUTANTS = (
         "for layer in range(2, setting.net.depth)",
         NUMBERS,
     ),
-    of_dense(
+    of_estimates(
         "alignment: without the targets' size",
         'along / np.einsum("ia,a,ia->", y, own, y)',
         "along / own.sum()",
@@ -324,13 +325,13 @@ MUTANTS = (
         "None if known is None else known[: len(known[block])]",
         BLOCKS,
     ),
-    of_dense(
+    of_estimates(
         "directions: those without a kernel",
         "self.trained.h > 0\n        h, U",
         "self.trained.h > -1\n        h, U",
         BLOCKS,
     ),
-    of_dense(
+    of_estimates(
         "parameter: of all tests together",
         "added[:, open_] / leading[open_]",
         "added[:, open_] / leading.sum()",
@@ -357,7 +358,7 @@ MUTANTS = (
     of_dense("size: whole tensors of any number", "if count > _TRAINED:", "if count > 10**9:", WHY),
     of_dense(
         "projectors: an NTK of theirs",
-        "if name in _OF_NTK and not asked.algorithm.moves_as_gradients:",
+        "if name in OF_NTK and not asked.algorithm.moves_as_gradients:",
         "if name in ():",
         WHY,
     ),

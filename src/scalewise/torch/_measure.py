@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -197,7 +197,7 @@ class WatchedModule:
         # Of all tensors: the optimizer may hold a part of them.
         one.model.zero_grad()
         recorder = _Recorder(self._places, {}) if watched else None
-        with recorder.listening(one.model) if recorder else _silence():
+        with recorder.listening(one.model) if recorder else nullcontext():
             value = _loss(one)
         if recorder and self._of_loss:
             recorder.record.returned = [value.detach().clone()]
@@ -401,8 +401,3 @@ def _rms(parts: Sequence[Tensor]) -> float:
 
 def _real(tensor: Tensor) -> Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    yield

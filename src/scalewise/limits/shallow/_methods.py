@@ -10,9 +10,8 @@ from scalewise.gaussian import kernel_map
 from scalewise.limits._loop import Recorded, RunCourse
 from scalewise.limits.shallow._kernels import expectations
 from scalewise.limits.shallow._particles import UnitParticles
-from scalewise.limits.shallow._reference import Reference
+from scalewise.limits.shallow._reference import LimitUnits, Reference
 from scalewise.limits.shallow._scaling import LimitDynamics
-from scalewise.limits.shallow._units import LimitUnits
 from scalewise.tasks import Loss, Task
 from scalewise.tasks.spi import LOSSES
 

@@ -16,9 +16,8 @@ from scalewise._checked import Count, Index, Must, checked
 from scalewise._labelled import dataset
 from scalewise._readable import readable
 from scalewise.limits.shallow._particles import ParticleDraw, draw_weights
-from scalewise.limits.shallow._reference import Reference
+from scalewise.limits.shallow._reference import LimitUnits, Reference, finite_units
 from scalewise.limits.shallow._scaling import ShallowScaling
-from scalewise.limits.shallow._units import LimitUnits, finite_units
 from scalewise.tasks.spi import LOSSES
 
 

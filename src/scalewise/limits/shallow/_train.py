@@ -26,11 +26,10 @@ from scalewise.limits.shallow._methods import (
     UnitDescent,
 )
 from scalewise.limits.shallow._particles import ParticleDraw, UnitParticles
-from scalewise.limits.shallow._reference import Reference
+from scalewise.limits.shallow._reference import Reference, finite_units, limit_units
 from scalewise.limits.shallow._scaling import ShallowScaling, limit_dynamics
 from scalewise.limits.shallow._scaling import scaling as known_scaling
 from scalewise.limits.shallow._task import check_task
-from scalewise.limits.shallow._units import finite_units, limit_units
 from scalewise.scaling.spi import Exponent
 from scalewise.tasks import Task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,17 +12,19 @@ from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.spi import untold
 from scalewise.training._asked import Arrays, Asked
-from scalewise.training._generalisation import class_error_nlo
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import in_words, moved
 from scalewise.training._outcomes import OUTCOMES
 from scalewise.training._route import Route, RouteResult
-from scalewise.training._spectrum import Spectrum
 from scalewise.training.tiles._refined import ENOUGH, FINER, levels_until, refined, tell_of_time
 from scalewise.training.tiles._rules import Accuracy
-from scalewise.training.width._contractions import Frame
-from scalewise.training.width._cumulants import fourth, third
-from scalewise.training.width._moments import PARTS, Moments
+from scalewise.training.width._dense_outcomes import (
+    OF_NTK,
+    DenseSetting,
+    outcomes_of,
+    parameter_of,
+)
+from scalewise.training.width._moments import PARTS
 from scalewise.training.width._tensors import (
     Samples,
     has_accuracies,
@@ -52,8 +54,6 @@ _OUTCOMES = frozenset(
         "train_loss_nlo",
     }
 )
-_SPREAD = frozenset({"output_covariance_nlo", "variance_nlo", "test_loss_nlo", "test_error_nlo"})
-_OF_NTK = frozenset({"ntk_change_nlo", "alignment_nlo"})
 # Training samples as tests of themselves.
 _ON_TRAIN = {
     "train_mean_nlo": "output_mean_nlo",
@@ -64,44 +64,9 @@ _QUICK = 16  # labels of which a finer accuracy takes little time
 _RATE = 2.5e8  # multiplications of each kind of expectations in a second, where they take long
 _NODES_RATE = 7.5e4  # expectations of four samples in a second and layer, where nodes are drawn
 _OVER = 1e-12  # of an error: what rounding leaves of it
-_KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
 
 
 Timed = dict[tuple[str, int], np.ndarray]  # outcomes by name and the place of a time
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """Some tests beside all training samples, with all that does not depend on tensors.
-
-    Args:
-        asked: The call.
-        names: Outcomes that are wanted.
-        net: The network, whose last layer alone learns if the algorithm says so.
-        samples: The different inputs.
-        places: Where each sample is among them, training samples first.
-        trained: The spectrum of the NTK of the training samples.
-        targets: Of the tests, if they have any.
-    """
-
-    asked: Asked
-    names: frozenset[str]
-    net: Network
-    samples: Samples
-    places: np.ndarray
-    trained: Spectrum
-    targets: np.ndarray | None
-
-    def moments(self, tensors: Arrays, time: float | None) -> Moments:
-        """Moments from one estimate of the tensors, at one time."""
-        task, some = self.asked.task, self.trained.h > 0
-        h, U = self.trained.h[some], self.trained.U[:, some]
-        reaches = self.asked.algorithm.reaches(h, time, targets=task.targets.size)
-        K, Theta = self.samples.K[-1], self.samples.Theta[-1]
-        n, both = len(task.inputs), np.ix_(self.places, self.places)
-        frame = Frame(U, Theta[both][n:, :n] @ U, reaches["H"].beyond)
-        own = {x: tensor[np.ix_(*(self.places,) * tensor.ndim)] for x, tensor in tensors.items()}
-        return Moments(frame, reaches, task.targets.T @ U, frame.turned(K[both]), own)
 
 
 def unknown(asked: Asked, name: str) -> str:
@@ -120,7 +85,7 @@ def unknown(asked: Asked, name: str) -> str:
             return f"it takes {row.name!r}, but {why}; `measure_training` finds it from an ensemble"
     if asked.plain is None and (why := _too_large(net, len(asked.task.inputs) + 1)):
         return f"{why}. Train on fewer samples"
-    if name in _OF_NTK and not asked.algorithm.moves_as_gradients:
+    if name in OF_NTK and not asked.algorithm.moves_as_gradients:
         return "projectors say what training does to outputs, and nothing of the NTK"
     return ""
 
@@ -175,7 +140,7 @@ def learning_parameter(kernels: SampleKernels) -> float:
     for setting in _settings(kernels, frozenset({"learning_parameter"})):
         run = setting.samples.fluctuations(setting.net)
         for time in _times(kernels.asked):
-            found = max(found, float(_learning_parameter(setting.moments(run, time))))
+            found = max(found, float(parameter_of(setting.moments(run, time))))
     return found
 
 
@@ -246,7 +211,7 @@ DENSE = Route(
 )
 
 
-def _settings(kernels: SampleKernels, wanted: frozenset[str]) -> Iterator[_Setting]:
+def _settings(kernels: SampleKernels, wanted: frozenset[str]) -> Iterator[DenseSetting]:
     asked = kernels.asked
     x, tests, known = asked.task.inputs, asked.tests, asked.task.test_targets
     size = max(_tests(asked, tuple(wanted)), 1)
@@ -254,7 +219,7 @@ def _settings(kernels: SampleKernels, wanted: frozenset[str]) -> Iterator[_Setti
         block = slice(start, start + size)
         samples, places = Samples.of(np.concatenate([x, tests[block]]), kernels.square(block))
         targets = None if known is None else known[block]
-        yield _Setting(asked, wanted, asked.learner, samples, places, kernels.trained, targets)
+        yield DenseSetting(asked, wanted, asked.learner, samples, places, kernels.trained, targets)
 
 
 def _room(asked: Asked) -> int:
@@ -271,7 +236,7 @@ def _too_large(net: Network, count: int) -> str:
     return untold(net, count, letters_of(net))
 
 
-def _tell(settings: Sequence[_Setting]) -> None:
+def _tell(settings: Sequence[DenseSetting]) -> None:
     """A warning if expectations of four samples, of all blocks of tests together, take long."""
     first = settings[0]
     asked, samples, net = first.asked, first.samples, first.net
@@ -295,7 +260,7 @@ def _tell(settings: Sequence[_Setting]) -> None:
     tell_of_time(seconds, len(asked.task.inputs), less)
 
 
-def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
+def _of_block(setting: DenseSetting) -> tuple[Arrays, Arrays]:
     """Values and errors with a time axis, as accurate as asked where expectations can be."""
     finer = has_accuracies(setting.net, setting.samples.inputs)
     values, errors = (_refined if finer else _from_nodes)(setting)
@@ -308,12 +273,12 @@ def _of_block(setting: _Setting) -> tuple[Arrays, Arrays]:
     return next(joined), next(joined)
 
 
-def _from_nodes(setting: _Setting) -> tuple[Timed, Timed]:
+def _from_nodes(setting: DenseSetting) -> tuple[Timed, Timed]:
     values, errors = _estimated(setting, None)
     return values, {name: at_least_usual(values[name], errors[name]) for name in values}
 
 
-def _refined(setting: _Setting) -> tuple[Timed, Timed]:
+def _refined(setting: DenseSetting) -> tuple[Timed, Timed]:
     """At one accuracy of expectations after the other; errors are those of steps and of rounding."""
     asked, samples = setting.asked, setting.samples
     rounding: Timed = {}
@@ -337,7 +302,7 @@ def _refined(setting: _Setting) -> tuple[Timed, Timed]:
     return values, {name: np.asarray(error + rounding[name]) for name, error in errors.items()}
 
 
-def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Timed]:
+def _estimated(setting: DenseSetting, accuracy: Accuracy | None) -> tuple[Timed, Timed]:
     """From every estimate of the tensors, at an accuracy of expectations or from nodes."""
     whole, thinner = setting.samples.runs(setting.net, accuracy), []
     if "output_mean_nlo_by_layer" in setting.names:
@@ -352,14 +317,14 @@ def _estimated(setting: _Setting, accuracy: Accuracy | None) -> tuple[Timed, Tim
             found.append([])
             for one, tensors in enumerate(run):
                 others = [runs[place][one] for runs in thinner]
-                found[-1].append(_outcomes(setting, tensors, others, time))
+                found[-1].append(outcomes_of(setting, tensors, others, time))
         for name in found[0][0]:
             runs = [np.stack([one[name] for one in run]) for run in found]
             values[name, k], errors[name, k] = with_shakes(runs)
     return values, errors
 
 
-def _on_train(setting: _Setting) -> tuple[Arrays, Arrays]:
+def _on_train(setting: DenseSetting) -> tuple[Arrays, Arrays]:
     """Outcomes on training samples, as tests of themselves; exactly 0 where training is over."""
     task, h = setting.asked.task, setting.trained.h[setting.trained.h > 0]
     names = {name: own for name, own in _ON_TRAIN.items() if name in setting.names}
@@ -388,81 +353,12 @@ def _times(asked: Asked) -> list[float | None]:
     return [None] if asked.times is None else asked.times.tolist()
 
 
-def _outcomes(
-    setting: _Setting, tensors: Arrays, others: list[Arrays], time: float | None
-) -> Arrays:
-    """Everything that is wanted, of one estimate at one time."""
-    names = setting.names
-    moments = setting.moments(tensors, time)
-    parts = np.array([*moments.mean_parts().values()])
-    mean = parts.sum(axis=0)
-    found = {
-        "output_mean_nlo": mean,
-        "output_mean_nlo_by_part": parts,
-        "learning_parameter": _learning_parameter(moments),
-    }
-    if "output_mean_nlo_by_layer" in names:
-        rest = [sum(setting.moments(t, time).mean_parts().values()) for t in others]
-        own = [mean - without for without in rest]
-        found["output_mean_nlo_by_layer"] = np.array([*own, mean - sum(own)])
-    covariance = moments.covariance() if names & _SPREAD else np.zeros(0)
-    if names & _SPREAD:
-        found["output_covariance_nlo"] = covariance.transpose(0, 2, 1, 3)
-        found["variance_nlo"] = np.einsum("idid->id", covariance)
-    if "test_loss_nlo" in names:
-        assert setting.targets is not None
-        bias = moments.mean - setting.targets.T
-        found["test_loss_nlo"] = (bias * mean + 0.5 * found["variance_nlo"]).sum(axis=0)
-    if "test_error_nlo" in names:
-        found["test_error_nlo"] = _test_error(moments, setting, mean, covariance)
-    if names & _OF_NTK:
-        found |= _of_ntk(moments, setting)
-    return {k: v for k, v in found.items() if k in names or k == "learning_parameter"}
-
-
-def _test_error(
-    moments: Moments, setting: _Setting, mean: np.ndarray, covariance: np.ndarray
-) -> np.ndarray:
-    """By all four cumulants that begin at order 1/n, or change there."""
-    assert setting.targets is not None
-    variance = np.diag(moments.leading)
-    known = variance <= _KNOWN * np.diag(moments.K)[moments.frame.count :]
-    own = np.einsum("idjd->ijd", covariance)
-    cumulants = (mean, own, third(moments), fourth(moments))
-    settled = np.where(known, 0.0, variance)
-    return class_error_nlo(moments.mean, settled, setting.targets.T, cumulants)
-
-
-def _of_ntk(moments: Moments, setting: _Setting) -> Arrays:
-    """The change of the NTK on samples, and along the targets."""
-    frame, y, change = moments.frame, moments.y, moments.ntk_change()
-    n, tests = frame.count, len(frame.T)
-    back = np.zeros((len(frame.U) + tests, n + tests))
-    back[: len(frame.U), :n] = frame.U
-    back[len(frame.U) :, n:] = np.eye(tests)
-    found = {"ntk_change_nlo": np.einsum("ap,ijpq,bq->ijab", back, change, back, optimize=True)}
-    if "alignment_nlo" in setting.names:
-        own = setting.trained.h[setting.trained.h > 0]
-        along = np.einsum("ia,ijab,jb->", y, change[..., :n, :n], y)
-        found["alignment_nlo"] = np.asarray(along / np.einsum("ia,a,ia->", y, own, y))
-    return found
-
-
-def _learning_parameter(moments: Moments) -> np.ndarray:
-    """The largest share of a variance at infinite width that fluctuations of the NTK add."""
-    added = np.einsum("idid->id", moments.ntk_term())
-    leading = np.diag(moments.leading)
-    n = moments.frame.count
-    open_ = leading > _KNOWN * np.diag(moments.K)[n:]
-    return np.asarray(np.max(added[:, open_] / leading[open_], initial=0.0))
-
-
 def _joined(parts: list[Arrays]) -> Arrays:
     """Blocks of tests side by side; of what has no tests, the largest."""
     found = {}
     for name, first in parts[0].items():
         blocks = [part[name] for part in parts]
-        if name in _OF_NTK:
+        if name in OF_NTK:
             found[name] = first
         elif name == "learning_parameter":
             found[name] = np.max(blocks, axis=0)
