@@ -221,9 +221,7 @@ class Walk:
         if name == "top_k" and first.value is not None:
             return replace(whole, value=flow.powered(first.value, 1.0), summed=0)
         if name == "reduce_max":
-            flow.bent(values)
-            most = replace(flow.new("most"), data=any(value.data for value in values))
-            return replace(whole, value=most, summed=0)
+            return replace(whole, value=flow.bent(values, "most"), summed=0)
         if name == "gather" and given[1].picked and not _data(first) and first.value is not None:
             flow.rows(eqn.invars[0].aval.shape[0], given[1].picked)
             return replace(first, constant=None, lineage=self._fresh())
@@ -258,7 +256,8 @@ class Walk:
             return replace(whole, value=value, summed=length if value is first.value else 0)
         if name == "tanh":
             return replace(whole, value=flow.capped(values[0]))
-        return replace(whole, value=flow.bent(values, saturating=name in _SATURATING), summed=0)
+        kind = "positive" if name in _SATURATING else "other"
+        return replace(whole, value=flow.bent(values, kind), summed=0)
 
     def _bounded(self, given: list[Known], whole: Known) -> Known:
         """The larger or smaller of several: what is far from the bound is passed on."""

@@ -286,9 +286,9 @@ class Flow:
         self._root(found, value, 1.0)
         return replace(found, data=value.data, trails=value.trails)
 
-    def bent(self, values: Iterable[Value], *, saturating: bool = False) -> Value:
-        """Result of a non-linear operation; `saturating` if it tells large from small, as a softmax does."""
-        data, values = False, list(values)
+    def bent(self, values: Iterable[Value], kind: str = "other") -> Value:
+        """Result of a non-linear operation; a "positive" one tells large from small, as a softmax does."""
+        data, values, saturating = False, list(values), kind == "positive"
         for value in values:
             data = data or value.data
             self._meet(value, None)
@@ -297,7 +297,7 @@ class Flow:
                 if saturating and source.kind == "product":
                     old = self._scales.get(source, 0.0)
                     self._scales[source] = max(old, abs(factor))
-        found = replace(self.new("positive" if saturating else "other"), data=data)
+        found = replace(self.new(kind), data=data)
         if saturating:
             self._choices.keeps_order(found, values)
         return found

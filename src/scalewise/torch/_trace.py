@@ -213,8 +213,8 @@ class Trace(TorchDispatchMode):
             return flow.divided(given)
         if name in ("_softmax", "_safe_softmax"):
             # So many parts of one.
-            return flow.scaled(flow.bent(values, saturating=True), 1 / flat[0].shape[[*args][1]])
-        return flow.bent(values, saturating=name in _SATURATING)
+            return flow.scaled(flow.bent(values, "positive"), 1 / flat[0].shape[[*args][1]])
+        return flow.bent(values, "positive" if name in _SATURATING else "other")
 
     def _product(self, one: Tensor, two: Tensor, *, batched: bool) -> Value:
         a, b = self.value(one), self.value(two)
