@@ -18,7 +18,6 @@ import xarray as xr
 from scalewise import _obstacles as why
 from scalewise._labelled import variable
 from scalewise._readable import readable
-from scalewise.activations import Activation
 from scalewise.networks import Network, _nodes
 from scalewise.networks.spi import kind
 
@@ -381,11 +380,6 @@ OBSERVABLES: dict[str, Observable] = {row.name: row for row in _ROWS}
 def of_letter(letter: str) -> Observable:
     """The row of the observable that the theory calls by a `letter`."""
     return next(row for row in OBSERVABLES.values() if row.letter == letter)
-
-
-def exists(row: Observable, activation: Activation) -> bool:
-    """True if the observable of a `row` exists for an `activation`."""
-    return not row.obstacle(activation)
 
 
 def as_variable(

@@ -52,12 +52,12 @@ MUTANTS = (
         '        "convert_element_type",',
     ),
     row(
-        "jax/_trace.py",
+        "plan/_flow.py",
         "tests/jax/test_both_ways.py::test_the_largest_singular_value_of_a_tensor_is_not_an_activation",
     )(
         "jax: the largest entry of a tensor is an activation",
         "data=any(value.data for value in values)",
-        "data=True",
+        "data=any(value.data for value in values) or kind == 'most'",
     ),
     of_rules(
         "plan rules: variance instead of standard deviation", "-p / 2) * stored", "-p) * stored"

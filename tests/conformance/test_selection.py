@@ -11,7 +11,7 @@ from jax import numpy as jnp
 import scalewise as sw
 from grids import thorough
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.observables import OBSERVABLES, exists
+from scalewise.observables import OBSERVABLES
 from scalewise.selection import Selection, known, omissions, select
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -52,7 +52,7 @@ def test_default_and_all_are_what_exists_in_both_and_leave_out_the_same() -> Non
                 select(names, net, samples=len(X), drawn=drawn) for drawn in (False, True)
             )
             rows = [row for row in OBSERVABLES.values() if row.default or names]
-            there = {row.name for row in rows if exists(row, sigma)}
+            there = {row.name for row in rows if not row.obstacle(sigma)}
             absent = {row.name for row in rows} - there
             left_out = set(theory.left_out) == set(ensemble.left_out) == absent
             if not (left_out and set(theory.names) == set(ensemble.names) == there):
@@ -80,7 +80,7 @@ def test_everything_of_a_made_activation_is_predicted(name: str) -> None:
     usual, everything = (sw.predict(network(sigma, 2), X, observables=n) for n in (None, "all"))
     assert kept(usual) <= kept(everything)
     assert set(everything.left_out).isdisjoint(kept(everything))
-    assert kept(everything) == {n for n, row in OBSERVABLES.items() if exists(row, sigma)}
+    assert kept(everything) == {n for n, row in OBSERVABLES.items() if not row.obstacle(sigma)}
     for absent in everything.left_out:
         with pytest.raises(
             ValueError, match=rf"'{absent}' does not exist for 'my .*Leave '{absent}' out"

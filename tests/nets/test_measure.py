@@ -14,7 +14,7 @@ from scalewise import limits
 from scalewise.nets import measure
 from scalewise.nets._estimators import ESTIMATORS
 from scalewise.nets._families import FAMILIES
-from scalewise.observables import OBSERVABLES, exists
+from scalewise.observables import OBSERVABLES
 from scalewise.sweeps import _progress
 
 NET = sw.MLP(3, 8, "tanh", input_dim=2, output_dim=1)
@@ -196,7 +196,7 @@ def test_what_does_not_exist_is_refused_by_name(name):
     refusals = 0
     for activation, why in words.items():
         net = sw.MLP(2, 3, activation, input_dim=2, output_dim=1)
-        if not exists(OBSERVABLES[name], net.activation):
+        if OBSERVABLES[name].obstacle(net.activation):
             refusals += 1
             with pytest.raises(ValueError, match=f"{why}.* Leave '{name}' out of `observables`"):
                 measure(net, X, networks=4, widths=[3, 6], observables=name)

@@ -319,8 +319,7 @@ def durations(dataset: xr.Dataset, task: str) -> dict[str, tuple[float, float]]:
     long = {
         name or NO_RULE: family(dataset, f"4: {name or NO_RULE}, {task}")[0] for name in DURATIONS
     }
-    free = long[NO_RULE]
-    best = free.by_seed(0, free.check.optima[0].place)
+    best = long[NO_RULE].by_seed(0, long[NO_RULE].check.optima[0].place)
     return {name: mean_of(of.by_seed(0, place) - best) for name, of in long.items()}
 
 
@@ -390,14 +389,13 @@ def figure(dataset: xr.Dataset) -> Figure:
 
 def _draw_costs(axis: Any, dataset: xr.Dataset) -> None:
     """Each rule of duration a row, each task a colour."""
-    tasks = ("text", "teacher")
-    for task, color, shift in zip(tasks, COLORS, (0.1, -0.1), strict=False):
+    for task, color, shift in zip(("text", "teacher"), COLORS, (0.1, -0.1), strict=False):
         costs = durations(dataset, task)
-        rows = np.arange(len(costs))[::-1] + shift
-        found = np.array(list(costs.values()))
-        sem = np.nan_to_num(found[:, 1])
-        axis.errorbar(found[:, 0], rows, xerr=sem, fmt="o", ms=4, color=color, label=task)
-        axis.set_yticks(np.arange(len(costs))[::-1], list(costs))
+        rows = np.arange(len(costs))[::-1]
+        found = np.array([*costs.values()])
+        known = {"xerr": np.nan_to_num(found[:, 1]), "color": color, "label": task}
+        axis.errorbar(found[:, 0], rows + shift, fmt="o", ms=4, **known)
+        axis.set_yticks(rows, list(costs))
     axis.axvline(0, color="0.6", lw=0.8)
     axis.set_xlabel("loss above the best rate's, four times the steps")
     axis.legend()

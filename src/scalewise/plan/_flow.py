@@ -288,16 +288,15 @@ class Flow:
 
     def bent(self, values: Iterable[Value], kind: str = "other") -> Value:
         """Result of a non-linear operation; a "positive" one tells large from small, as a softmax does."""
-        data, values, saturating = False, list(values), kind == "positive"
+        values, saturating = list(values), kind == "positive"
         for value in values:
-            data = data or value.data
             self._meet(value, None)
             self._feel(value.trails)
             for source, factor in value.parts.items():
                 if saturating and source.kind == "product":
                     old = self._scales.get(source, 0.0)
                     self._scales[source] = max(old, abs(factor))
-        found = replace(self.new(kind), data=data)
+        found = replace(self.new(kind), data=any(value.data for value in values))
         if saturating:
             self._choices.keeps_order(found, values)
         return found
@@ -385,7 +384,8 @@ class Flow:
         distances = {s: scale for s, scale in felt.items() if s in apart}
 
         def seen(of: Mapping[Source, float]) -> tuple[Attention, ...]:
-            return tuple(Attention(*self._made[s], f) for s, f in sorted(of.items(), key=_order))
+            in_turn = sorted(of.items(), key=lambda item: item[0].number)
+            return tuple(Attention(*self._made[s], f) for s, f in in_turn)
 
         return Forward(
             seen(attentions),
@@ -396,7 +396,3 @@ class Flow:
             normed=frozenset(self._normed),
             choices=tuple(dict.fromkeys(self._choices.sums)),
         )
-
-
-def _order(item: tuple[Source, float]) -> int:
-    return item[0].number

@@ -72,7 +72,9 @@ def find_places(
     with watching(model) as trace, attending(model, trace) as made:
         ranks = called_modules(network)
     owners = {n.rpartition(".")[0] for n, _ in model.named_parameters(remove_duplicate=False)}
-    mixed = {m for m in ranks for o in owners & ranks.keys() if o != m and _inside(o, m)}
+    mixed = {
+        m for m in ranks for o in owners & ranks.keys() if o != m and o.startswith(m and f"{m}.")
+    }
     found = {n: _nearest(n.rpartition(".")[0], ranks) for n in names}
     mixed |= {m for n in readouts for o in inside if (m := found[n]) is not None and m == found[o]}
     module = {n: m for n, m in found.items() if m is not None and m not in mixed}
@@ -120,10 +122,6 @@ def _nearest(name: str, called: Mapping[str, int]) -> str | None:
             return None
         name = name.rpartition(".")[0]
     return name
-
-
-def _inside(name: str, around: str) -> bool:
-    return name.startswith(around + ".") if around else bool(name)
 
 
 def measure_network(
