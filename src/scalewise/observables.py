@@ -21,7 +21,7 @@ from scalewise._readable import readable
 from scalewise.networks import Network, _nodes
 from scalewise.networks.spi import kind
 
-__all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "exists", "of_letter"]
+__all__ = ["OBSERVABLES", "Observable", "Quantity", "as_variable", "of_letter"]
 
 SAMPLE_DIMS = ("sample", "sample_1", "sample_2", "sample_3")
 POSITION_DIMS = ("position", "position_1")  # of kernel and NTK in layers that have several

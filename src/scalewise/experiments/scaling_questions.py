@@ -316,9 +316,7 @@ def numbers(dataset: xr.Dataset) -> list[Number]:
 def durations(dataset: xr.Dataset, task: str) -> dict[str, tuple[float, float]]:
     """Loss of each rule of duration, at the best rate of the base, above that of the best rate of the long run."""
     place = family(dataset, f"4: the base, {task}")[0].check.optima[0].place
-    long = {
-        name or NO_RULE: family(dataset, f"4: {name or NO_RULE}, {task}")[0] for name in DURATIONS
-    }
+    long = {d or NO_RULE: family(dataset, f"4: {d or NO_RULE}, {task}")[0] for d in DURATIONS}
     best = long[NO_RULE].by_seed(0, long[NO_RULE].check.optima[0].place)
     return {name: mean_of(of.by_seed(0, place) - best) for name, of in long.items()}
 
