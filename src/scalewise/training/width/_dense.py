@@ -219,7 +219,15 @@ def _settings(kernels: SampleKernels, wanted: frozenset[str]) -> Iterator[DenseS
         block = slice(start, start + size)
         samples, places = Samples.of(np.concatenate([x, tests[block]]), kernels.square(block))
         targets = None if known is None else known[block]
-        yield DenseSetting(asked, wanted, asked.learner, samples, places, kernels.trained, targets)
+        yield DenseSetting(
+            asked=asked,
+            names=wanted,
+            net=asked.learner,
+            samples=samples,
+            places=places,
+            trained=kernels.trained,
+            targets=targets,
+        )
 
 
 def _room(asked: Asked) -> int:
