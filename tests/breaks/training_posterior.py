@@ -59,8 +59,8 @@ MUTANTS = (
     of_wick("posterior wick: one pairing", "(P[:, A] @ E.T) + P * R.T", "(P[:, A] @ E.T)"),
     of_wick(
         "posterior wick: square without its cross",
-        "known += crossed + crossed.T",
-        "known += crossed",
+        "QSQ += bR + bR.T",
+        "QSQ += bR",
     ),
     of_wick("posterior wick: square by what is shared alone", "found += P * P.T", "found += 0 * P"),
     of_wick(

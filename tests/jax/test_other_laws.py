@@ -45,7 +45,7 @@ def test_a_decay_beside_relative_steps_is_refused() -> None:
     plan = planned("adafactor")
     tx = optax.adafactor(1e-2, min_dim_size_to_factor=1, weight_decay_rate=1e-3)
     with pytest.raises(
-        PlanError, match=r"gives steps the size of the weight and shrinks the weight besides"
+        PlanError, match=r"scales its step by the size of the weight and also decays the weight"
     ):
         plan.optax(tx)
     inner = plan.optax(optax.adafactor(1e-2, min_dim_size_to_factor=1))

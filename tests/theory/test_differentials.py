@@ -257,9 +257,11 @@ def test_refusals() -> None:
         terms((0, 2))
     with pytest.raises(ValueError, match="`k` must be a whole number of at least 1; got 0"):
         differential_types(0)
-    with pytest.raises(ValueError, match=r"`samples` must name one of 0\.\.0 for each of the 2"):
+    with pytest.raises(
+        ValueError, match=r"`samples` must be a number from 0 to 0 for each of the 2"
+    ):
         mean_shallow_differential(sine(), ONE, samples=(0, 1))
-    with pytest.raises(ValueError, match=r"`z` must name one of 0\.\.0"):
+    with pytest.raises(ValueError, match=r"`z` must be a number from 0 to 0"):
         mean_shallow_differential(sine(), ONE, (0, 0), z=(1, 0))
     with pytest.raises(ValueError, match="`W`, `z`, `H` must have shapes"):
         shallow_differential(sine(), np.ones((1, 5)), np.ones((5, 1)), np.ones((1, 1)))

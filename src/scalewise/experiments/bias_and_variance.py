@@ -38,6 +38,7 @@ TEXT = (
 )
 _ACTIVATIONS = ("relu", "tanh")
 _SHOWN = ("bias", "variance")
+_RANGES = {"bias": (0.05, 2), "variance": (1e-4, 1e2), "loss": (0.02, 20)}  # of the axes
 
 
 # Small: fewer points.
@@ -227,9 +228,7 @@ def figure(dataset: xr.Dataset, bias: Axes, variance: Axes, loss: Axes, between:
                     one.ratio, one, color=COLORS[k], alpha=shade, label=f"{activation}, L = {depth}"
                 )
         axis.axvline(1.0, color=INK, lw=0.7, ls=(0, (2, 2)))
-        axis.set_ylim(
-            *((1e-4, 1e2) if name == "variance" else (0.02, 20) if name == "loss" else (0.05, 2))
-        )
+        axis.set_ylim(*_RANGES[name])
         log_axes(axis)
         axis.set_xticks([0.5, 1.0, 2.0], ["0.5", "1", "2"])
         axis.xaxis.set_minor_formatter(NullFormatter())

@@ -89,7 +89,7 @@ def run(config: Config = SMALL, *, progress: Progress = None) -> xr.Dataset:
     r"""Draw the networks and fit the exponents.
 
     Args:
-        config: What is drawn: `SMALL` takes seconds, `LARGE` a quarter of an hour of one core.
+        config: Settings: `SMALL` takes seconds, `LARGE` a quarter of an hour of one core.
         progress: Called with (cells done, cells in all).
 
     Returns:

@@ -230,8 +230,8 @@ def _check_relative_decay(trial: Callable[..., Found]) -> None:
     """Steps of the size of the weight, and a decay beside them: no multiple of the weight suits both."""
     if trial(0.0, 0.0, weight=1.0).update.any():
         raise PlanError(
-            "This optimiser gives steps the size of the weight and shrinks the weight besides, and what a plan "
-            "multiplies weights with would scale both alike. Leave its weight decay out and put it outside: "
+            "This optimiser scales its step by the size of the weight and also decays the weight; a plan cannot "
+            "scale the two separately. Leave its weight decay out and put it outside: "
             "optax.chain(plan.optax(...), optax.add_decayed_weights(-rate)), with the part of the weight that one "
             "step takes, the same at every size."
         )

@@ -262,7 +262,7 @@ def _blocks(deep: ModelDescription, shallow: ModelDescription | None) -> set[str
 
 
 def _ends(probe: Probe, decisions: Sequence[Decision]) -> frozenset[str]:
-    """Tensors from which what the model returns is reached without another that grows with the width."""
+    """Tensors with no tensor that grows with the width between them and what the model returns."""
     if probe.passes is None:
         return frozenset()
     growing = {d.tensor.name for d in decisions if d.role is not Role.FIXED}

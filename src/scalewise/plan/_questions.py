@@ -53,7 +53,7 @@ class Asked(PlanError):
 
 
 def ask(questions: Sequence[Question]) -> None:
-    """Refuse to go on without answers.
+    """Raise an error if a question is open.
 
     Args:
         questions: All that must be known.

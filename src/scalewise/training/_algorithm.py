@@ -182,7 +182,7 @@ class Algorithm(ABC):
         Args:
             h: Eigenvalues, all above 0 without a ridge.
             targets: $N_An_L$.
-            accuracy: Relative, of most sums.
+            accuracy: Relative accuracy of most sums.
 
         Raises:
             ValueError: If it has none.
@@ -199,7 +199,7 @@ class Algorithm(ABC):
         Args:
             h: Eigenvalues, all above 0 without a ridge.
             targets: $N_An_L$.
-            accuracy: Relative, of most sums.
+            accuracy: Relative accuracy of most sums.
         """
         raise NotImplementedError(f"{type(self).__name__} has no sums of products.")
 

@@ -257,7 +257,7 @@ class GradientDescent(Algorithm):
         Args:
             h: Eigenvalues, all above 0 without a ridge.
             targets: $N_An_L$.
-            accuracy: Relative, of most sums.
+            accuracy: Relative accuracy of most sums.
         """
         rate = float(self._rates(h, targets)[0])
         return sums_of(h, self._end(h, rate), rate, self.ridge, accuracy)

@@ -158,7 +158,7 @@ class GradientFlow(Algorithm):
         Args:
             h: Eigenvalues, all above 0 without a ridge.
             targets: $N_An_L$.
-            accuracy: Relative, of most sums.
+            accuracy: Relative accuracy of most sums.
         """
         return sums_of(h, self._end(h), 0.0, self.ridge, accuracy)
 

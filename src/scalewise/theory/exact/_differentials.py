@@ -277,6 +277,6 @@ def _indices(name: str, given: Sequence[int] | None, count: int, bound: int) -> 
     values = (0,) * count if given is None else tuple(int(v) for v in given)
     if len(values) != count or any(not 0 <= v < bound for v in values):
         raise ValueError(
-            f"`{name}` must name one of 0..{bound - 1} for each of the {count} factors; got {values}."
+            f"`{name}` must be a number from 0 to {bound - 1} for each of the {count} factors; got {values}."
         )
     return values

@@ -11,8 +11,8 @@ With $c=\alpha u$, $B=\beta\,{\rm diag}(u)$, $G=\alpha^T{\rm diag}(u)$, $P=BK$ a
 $$(Qu)_a=c_ad_a+z_a(Bz)_a-\langle\cdot\rangle+(Gd)_a .$$
 
 In $\langle QSQ\rangle$ sums over $u$ with $\sum uu^T=S$ are matrix products, but for $\sum_uP\circ P^T$. Of that,
-the part of $\beta$ that all samples share (of rank one; what is left is positive as well) is one too, and the
-little that is left takes one product for each $u$.
+the part $bb^T$ of $\beta$, $b=\beta1/\sqrt{1^T\beta1}$, that all samples share is one too, and the little that is left,
+$R=\beta-bb^T$, which is positive as well, takes one product for each $u$.
 """
 
 from __future__ import annotations
@@ -63,19 +63,18 @@ def squares(
     K, alpha, beta, back = Q.means[:, A], Q.alpha[:, A], Q.beta[:, A], Q.alpha[A]
     F, M = alpha @ S, S * K[A]
     half = Q.means * ((F * K) @ beta.T) + (F * K**2 + K * (beta @ M)) @ back
-    known = half + half.T + (F @ alpha.T) * Q.means**2 + back.T @ (M * K[A]) @ back
-    known = 2 * known + Q.means * (beta @ M @ beta.T)
-    shared = beta.sum(axis=1)
-    size = shared[A].sum()
-    shared = shared / np.sqrt(size) if size > 0 else np.zeros(len(K))
-    KS = K @ (shared[A, None] * S)
-    rest = beta - np.outer(shared, shared[A])
-    crossed = shared * ((rest * KS) @ K.T)
-    known += crossed + crossed.T + np.outer(shared, shared) * ((KS * shared[A]) @ K.T)
+    QSQ = half + half.T + (F @ alpha.T) * Q.means**2 + back.T @ (M * K[A]) @ back
+    QSQ = 2 * QSQ + Q.means * (beta @ M @ beta.T)
+    b = beta.sum(axis=1)
+    total = b[A].sum()
+    b = b / np.sqrt(total) if total > 0 else np.zeros(len(K))
+    R, bKS = beta - np.outer(b, b[A]), K @ (b[A, None] * S)
+    bR = b * ((R * bKS) @ K.T)
+    QSQ += bR + bR.T + np.outer(b, b) * ((bKS * b[A]) @ K.T)
     for some in probes:
-        found = known.copy()
+        found = QSQ.copy()
         for v in some.T:
-            P = (rest * v) @ K.T
+            P = (R * v) @ K.T
             found += P * P.T
         yield found
 
