@@ -51,7 +51,7 @@ def fit_features(
 def ridge_responses(
     features: Float[np.ndarray, "sample feature"], ridge: float
 ) -> tuple[Float[np.ndarray, "feature sample"], Float[np.ndarray, "sample sample"]]:
-    r"""Responses of the weights of a linear model to targets, $(2a+\phi^T\phi)^{-1}\phi^T$, and $(2a+\tilde k)^{-1}$.
+    r"""Responses to targets of a linear model's weights, $(2a+\phi^T\phi)^{-1}\phi^T$, and $(2a+\tilde k)^{-1}$.
 
     From singular values of the features, which have twice the digits of their squares; at $a=0$ pseudoinverses.
 

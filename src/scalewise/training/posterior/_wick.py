@@ -11,8 +11,8 @@ With $c=\alpha u$, $B=\beta\,{\rm diag}(u)$, $G=\alpha^T{\rm diag}(u)$, $P=BK$ a
 $$(Qu)_a=c_ad_a+z_a(Bz)_a-\langle\cdot\rangle+(Gd)_a .$$
 
 In $\langle QSQ\rangle$ sums over $u$ with $\sum uu^T=S$ are matrix products, but for $\sum_uP\circ P^T$. Of that,
-the part $bb^T$ of $\beta$, $b=\beta1/\sqrt{1^T\beta1}$, that all samples share is one too, and the little that is left,
-$R=\beta-bb^T$, which is positive as well, takes one product for each $u$.
+the part $bb^T$ of $\beta$, $b=\beta1/\sqrt{1^T\beta1}$, that all samples share is one too, and the little that is
+left, $R=\beta-bb^T$, which is positive as well, takes one product for each $u$.
 """
 
 from __future__ import annotations
