@@ -47,12 +47,12 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     `predict` returned as ``<name>_size``, because an entry may be small by chance.
 
     Of networks that were trained, leading order and coefficient are added likewise, $n$ the width of the last
-    hidden layer, and the small parameter is ``learning_parameter`` over $n$: what is neglected is stated as that
-    share of the coefficient's largest entry, over $n$; three times that share of what begins at order 1/n, as the change of
-    the NTK does, a product of three factors. It grows with the number of samples and the condition of the NTK;
-    above 1/2 the expansion says little, and a warning says so. Where training moves neurons over kinks, the
-    coefficient is divided by $\sqrt n$, and what is neglected, of order $1/n$, is stated as the small parameter
-    times the leading order.
+    hidden layer, and the small parameter is ``learning_parameter`` over $n$: what is neglected is stated as
+    that share of the coefficient's largest entry, over $n$; three times that share of what begins at order 1/n,
+    as the change of the NTK does, a product of three factors. It grows with the number of samples and the
+    condition of the NTK; above 1/2 the expansion says little, and a warning says so. Where training moves
+    neurons over kinks, the coefficient is divided by $\sqrt n$, and what is neglected, of order $1/n$, is
+    stated as the small parameter times the leading order.
 
     Args:
         theory: What `predict` returned, or `predict_training` with ``learning_parameter``.

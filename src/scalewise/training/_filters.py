@@ -126,7 +126,7 @@ def _with_ridge(p: np.ndarray, gain: np.ndarray, ridge: float) -> Filter:
 
 
 def _descended(x: np.ndarray, t: int, rate: float) -> Both:
-    """Powers of 1 - ηx, and what they sum to, without a difference of nearly equal numbers."""
+    """Powers of 1 - ηx and their partial sums, computed without cancellation."""
     s = rate * x
     slow = s < 1
     logarithm = np.log1p(-np.where(slow, s, 0.0))

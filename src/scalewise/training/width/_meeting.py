@@ -27,8 +27,8 @@ class MeetingWidth(NamedTuple):
     Args:
         least: Smallest such width; 0 if narrow networks meet it as well.
         most: Largest such width; infinite if wide networks meet it as well.
-        small_parameter: Learning parameter over the width at the end that binds: what is neglected is about its
-            square of the loss.
+        small_parameter: Learning parameter divided by the binding width; the neglected relative error of the loss
+            is about its square.
     """
 
     least: float
