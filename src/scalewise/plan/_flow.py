@@ -340,7 +340,7 @@ class Flow:
 
     def saturated(self) -> list[tuple[Source, str, float]]:
         """Products that entered a softmax: where they were made, and what multiplied them on the way there."""
-        found = sorted(self._scales.items(), key=_order)
+        found = sorted(self._scales.items(), key=lambda item: item[0].number)
         return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
 
     def summary(self) -> Forward:
