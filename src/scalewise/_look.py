@@ -11,7 +11,7 @@ import numpy as np
 
 # The report's ink, grey and hairline.
 INK, MUTED, RULE = "#1c1d21", "#6c6f78", "#dcdde2"
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.linewidth": 0.7,
     "axes.edgecolor": MUTED,
@@ -30,7 +30,7 @@ STYLE: dict[str, Any] = {
     "lines.solid_capstyle": "round",
 }
 # Beside it for a figure on a page, whose background is seen through it and whose text stays text.
-ON_A_PAGE: dict[str, Any] = {
+ON_A_PAGE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "axes.facecolor": "none",
     "figure.facecolor": "none",
@@ -38,7 +38,7 @@ ON_A_PAGE: dict[str, Any] = {
     "ytick.major.width": 0.0,
 }
 # Beside it for a figure whose title stands to the left, over a legend without a frame.
-TITLED: dict[str, Any] = {
+TITLED: dict[Any, Any] = {
     "axes.titlesize": 9.0,
     "axes.titlelocation": "left",
     "legend.frameon": False,

@@ -23,37 +23,6 @@ from scalewise.comparison.spi import limit_among
 COLORS = ("#1f4f99", "#c4480f", "#20684a", "#7a3f98", "#9a7400", "#0f7d8c")
 _STYLE: dict[Any, Any] = {
     **STYLE,
-    "svg.fonttype": "none",
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.0,
-}
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 9.0,
-    "axes.linewidth": 0.7,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.facecolor": "none",
-    "grid.color": RULE,
-    "grid.linewidth": 0.6,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.0,
-    "xtick.minor.width": 0.0,
-    "ytick.minor.width": 0.0,
-    "text.color": INK,
-    "lines.solid_capstyle": "round",
-}
-_STYLE: dict[Any, Any] = {
-    **STYLE,
     **ON_A_PAGE,
     **TITLED,
     "legend.fontsize": 8.0,

@@ -11,6 +11,7 @@ from scalewise._readable import readable
 from scalewise._words import refuse_name
 from scalewise.activations import Activation, activation
 from scalewise.activations.spi import ActivationLike
+from scalewise.limits.shallow._scaling import LimitDynamics, ShallowScaling
 
 LAWS = ("normal", "uniform")
 OutputScale = Annotated[

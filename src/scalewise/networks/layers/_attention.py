@@ -180,8 +180,8 @@ class Attention(Layer):
             )
         power = self.power or (0.5 if self.size else 1.0)
         sigma = None if self.function == "softmax" else activation(self.function)
-        own = self.qk_norm
-        norm = own and Normalise((), float(own.eps), isinstance(own, LayerNorm))
+        given = self.qk_norm
+        norm = given and Normalise((), float(given.eps), isinstance(given, LayerNorm))
         turns = None
         if self.rotary is not None:
             sides = (math.prod(f.positions) for f in (queries, keys))

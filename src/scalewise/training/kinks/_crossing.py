@@ -84,7 +84,7 @@ def crossed(
     theta = (start > 0).astype(float)
     slope = kink.left + kink.jump * theta
     first = [m.mean(axis=1) for m in (theta, slope, slope**2, np.maximum(start, 0.0))]
-    f, X, Y = np.zeros((3, *Q.shape))
+    f, X, Y = (np.zeros_like(Q) for _ in range(3))
     u, D, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
     for k in range(course.steps + 1):
         if wanted[k]:
