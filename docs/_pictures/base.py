@@ -7,7 +7,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import scalewise as sw
-from scalewise.experiments._look import COLORS, SUPERSCRIPT, power_label
+from scalewise._look import SUPERSCRIPT, power_label
+from scalewise.experiments._look import COLORS
 
 digits = load_digits()
 x = torch.tensor(digits.data / 16 - 0.5, dtype=torch.float32)
