@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scalewise.plan import Plan, Role
-from scalewise.plan.spi import Places
+from scalewise.plan.spi import ModulePlaces
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Acting:
         found = (n for n in names if self.table[n].role is Role.OUTPUT or self.is_tied(n))
         return tuple(self.name(n, looked_up=False) for n in found)
 
-    def places(self, readouts: Iterable[str], attends: Iterable[str]) -> Places:
+    def places(self, readouts: Iterable[str], attends: Iterable[str]) -> ModulePlaces:
         """Where tensors act, in the order in which they do."""
         labels = self._labels()
         module: dict[str, str] = {}
@@ -55,7 +55,7 @@ class Acting:
                 module.setdefault(self.table[other].name, label)
         order = tuple(dict.fromkeys(module.values()))
         reads = {module[n] for n in readouts if n in module}
-        return Places(module, order, tuple(m for m in order if m in reads), tuple(attends))
+        return ModulePlaces(module, order, tuple(m for m in order if m in reads), tuple(attends))
 
     def _labels(self) -> Mapping[str, str]:
         names = list(dict.fromkeys(self.name(n, looked_up=looked) for n, looked, _ in self.written))

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from scalewise.plan._sizes import MeasuredNetwork, Places
+from scalewise.plan._sizes import MeasuredNetwork, ModulePlaces
 from scalewise.plan._table import Plan
 
 
@@ -98,7 +98,7 @@ class Scene:
 
     names: tuple[str, ...]
     readouts: tuple[str, ...]
-    places: Places
+    places: ModulePlaces
     zero_readout: bool
     precision: float
     raised: bool = True

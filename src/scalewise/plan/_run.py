@@ -14,7 +14,7 @@ from scalewise.plan._growth import growth_over
 from scalewise.plan._measurement import Measurement, Quantity
 from scalewise.plan._names import bare, pattern
 from scalewise.plan._roles import Kind, Role
-from scalewise.plan._sizes import MeasuredNetwork, Places, Sizes, measure_network
+from scalewise.plan._sizes import MeasuredNetwork, ModulePlaces, Sizes, measure_network
 from scalewise.plan._small_rate import Bracket
 
 # Features change by one percent: far above rounding, and far below where the response bends.
@@ -236,7 +236,7 @@ def _attention(
     return out
 
 
-def _response(sizes: Sizes, places: Places) -> float:
+def _response(sizes: Sizes, places: ModulePlaces) -> float:
     """The largest relative change of what any module returns, readouts apart, or of what these read.
 
     Where that is nothing, of any tensor's entries.

@@ -21,7 +21,7 @@ _NONE: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
-class Places:
+class ModulePlaces:
     """Places where the tensors of a model act.
 
     Args:

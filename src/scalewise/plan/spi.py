@@ -110,7 +110,7 @@ from scalewise.plan._rows import Row as Row
 
 # Sizes in one real network before and after a few steps, whatever framework it is of.
 from scalewise.plan._sizes import Logits as Logits
-from scalewise.plan._sizes import Places as Places
+from scalewise.plan._sizes import ModulePlaces as ModulePlaces
 from scalewise.plan._sizes import Record as Record
 from scalewise.plan._sizes import Sizes as Sizes
 from scalewise.plan._sizes import measure_network as measure_network

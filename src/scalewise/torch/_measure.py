@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from scalewise.plan import PlanError
-from scalewise.plan.spi import Places, Record, Sizes, bare, loss_refused
+from scalewise.plan.spi import ModulePlaces, Record, Sizes, bare, loss_refused
 from scalewise.plan.spi import measure_network as measure
 from scalewise.torch._bare import BareReadouts
 from scalewise.torch._logits import LogitRecorder, same_random_numbers
@@ -55,7 +55,7 @@ class BuiltNetwork:
 
 def find_places(
     network: BuiltNetwork, names: Sequence[str], readouts: Sequence[str], inside: Sequence[str] = ()
-) -> Places:
+) -> ModulePlaces:
     """The module for each tensor: its owner, or the nearest module around it that is called.
 
     A module that holds further called modules with tensors of their own mixes what all of them do, and
@@ -83,7 +83,7 @@ def find_places(
     order = (*sorted(set(module.values()), key=ranks.__getitem__), *alone)
     reads = {module[n] for n in readouts}
     attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
-    return Places(module, order, tuple(m for m in order if m in reads), attends, alone)
+    return ModulePlaces(module, order, tuple(m for m in order if m in reads), attends, alone)
 
 
 def called_modules(network: BuiltNetwork) -> dict[str, int]:
@@ -125,7 +125,7 @@ def _nearest(name: str, called: Mapping[str, int]) -> str | None:
 
 def measure_network(
     network: BuiltNetwork,
-    places: Places,
+    places: ModulePlaces,
     names: Sequence[str],
     steps: int,
     *,
@@ -159,7 +159,7 @@ class WatchedModule:
     def __init__(
         self,
         network: BuiltNetwork,
-        places: Places,
+        places: ModulePlaces,
         names: tuple[str, ...],
         *,
         of_loss: bool = False,
@@ -288,7 +288,7 @@ class _Recorder:
             is measured at every call.
     """
 
-    def __init__(self, places: Places, old: Mapping[str, Tensor]) -> None:
+    def __init__(self, places: ModulePlaces, old: Mapping[str, Tensor]) -> None:
         self._attention = LogitRecorder(places.attends, old)
         self.record = Record(
             {m: [] for m in places.order},

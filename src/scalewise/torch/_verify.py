@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from scalewise.plan import Place, Plan, PlanError, Role
-from scalewise.plan.spi import Adapter, Places, Scene
+from scalewise.plan.spi import Adapter, ModulePlaces, Scene
 from scalewise.torch._law import followed, kinds_of, refuse_another_law
 from scalewise.torch._measure import (
     BuiltNetwork,
@@ -100,7 +100,7 @@ class TorchBench:
             order = tuple(n for n in called_modules(network) if n)
         bare = scene.places.bare
         order = (*order, *bare)
-        return replace(scene, names=(), places=Places({}, order, order, bare=bare))
+        return replace(scene, names=(), places=ModulePlaces({}, order, order, bare=bare))
 
     @contextmanager
     def _looking(self, plan: Adapter, network: BuiltNetwork, raised: bool) -> Iterator[None]:
