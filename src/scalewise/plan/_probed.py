@@ -78,7 +78,11 @@ class Probe:
     many: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def at_others(self, name: str) -> dict[str, TensorDescription]:
-        """The tensor at another size, by axis."""
+        """The tensor `name` at another size, by axis.
+
+        Raises:
+            PlanError: If the model has no such tensor there.
+        """
         found = self._named
         lacking = [axis for axis, model in found.items() if name not in model]
         if lacking:
@@ -89,11 +93,11 @@ class Probe:
         return {axis: model[name] for axis, model in found.items()}
 
     def more_along(self, name: str) -> frozenset[str]:
-        """The axes along which there are more tensors of its kind."""
+        """The axes along which there are more tensors of the kind of `name`."""
         return frozenset(axis for axis, names in self.many.items() if name in names)
 
     def forward_along(self, t: TensorDescription) -> dict[str, Fraction]:
-        """Powers by which the model's own code multiplies it, by axis."""
+        """Powers by which the model's own code multiplies the tensor `t`, by axis."""
         out = {}
         for axis, passes in self.other_passes.items():
             weights, lookups = self._gauges[axis]
