@@ -56,6 +56,11 @@ MUTANTS = (
     row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
         "obstacles: norms over any number of channels", "if count < least:", "if count < 0:"
     ),
+    row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
+        "obstacles: free keys of heads that grow",
+        "if free and math.prod(net.program.positions[node.of[0]]) > 1:",
+        "if False:",
+    ),
     of_pairs("tangents beside each other: no root of 2", "/ math.sqrt(2)", "/ 2"),
     of_pairs("tangents beside each other: no half", "0.5 * part for part in", "part for part in"),
     of_pairs(
