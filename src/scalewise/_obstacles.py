@@ -115,12 +115,24 @@ def of_curved_units(net: Network) -> str:
             several = net.program.channels[node.of[0]] > node.size
         if several:
             return "channels that fall into groups or heads are so many smaller sets of units"
-    return of_bent_units(net)
+    return _alike_means(net) or of_bent_units(net)
 
 
 def of_jets_of_units(net: Network) -> str:
     """For one that takes derivatives along several letters in each unit."""
-    return of_bent_units(net)
+    return _alike_means(net) or of_bent_units(net)
+
+
+def _alike_means(net: Network) -> str:
+    """For one that expands the root of a covariance to second order, which must not grow out of a singular one."""
+    for node in net.program.nodes:
+        free = isinstance(node, _nodes.Attend) and node.grows and not (node.tied or node.causal)
+        if free and math.prod(net.program.positions[node.of[0]]) > 1:
+            return (
+                "with free keys, heads that grow let all positions see the same mean at infinite width, and not in "
+                "a network: second derivatives of a covariance that is singular there have no finite noise"
+            )
+    return ""
 
 
 def of_tangents_of_units(net: Network) -> str:

@@ -28,9 +28,38 @@ of_jets = row(
     "theory/order/_unit_jets.py", f"{JETS}::test_fully_connected_layers_have_what_whole_arrays_say"
 )
 
+of_norms = row(
+    "theory/order/_norms.py",
+    (
+        "tests/theory/test_norms.py::test_the_small_parameter_sees_what_a_norm_divides_by",
+        "tests/theory/test_norms.py::"
+        "test_the_small_parameter_of_a_second_norm_counts_what_the_first_one_takes_away",
+    ),
+)
+
 MUTANTS = (
+    of_norms("norms: influences that are not centred", "found, centred=True", "found"),
+    of_norms(
+        "norms: groups as large as all channels",
+        ".groups * part.max()",
+        ".groups ** 0 * part.max()",
+    ),
+    of_norms("norms: the size for the variance", "variances = 4 * jnp.sum", "variances = jnp.sum"),
+    row(
+        "theory/_any_layers.py",
+        "tests/theory/test_norms.py::test_the_small_parameter_sees_what_a_norm_divides_by",
+    )(
+        "norms: not in the small parameter",
+        "if any(net.program.norms(",
+        "if not any(net.program.norms(",
+    ),
     row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
         "obstacles: norms over any number of channels", "if count < least:", "if count < 0:"
+    ),
+    row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
+        "obstacles: free keys of heads that grow",
+        "if free and math.prod(net.program.positions[node.of[0]]) > 1:",
+        "if False:",
     ),
     of_pairs("tangents beside each other: no root of 2", "/ math.sqrt(2)", "/ 2"),
     of_pairs("tangents beside each other: no half", "0.5 * part for part in", "part for part in"),

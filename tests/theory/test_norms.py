@@ -69,3 +69,31 @@ def test_what_stands_before_the_first_random_layer_is_measured_too() -> None:
     theory = sw.predict(net, x).sel(layer=1)
     for name in ("kernel", "ntk"):
         np.testing.assert_allclose(one[name].values, theory[name].values, rtol=1e-5)
+
+
+def _expansion(*layers: object, width: int) -> float:
+    net = sw.Network(*layers, sw.Dense(1), input_shape=3, width=width)
+    found = sw.predict(
+        net, RNG.normal(size=(2, 3)), observables="four_point_vertex", layers=[net.depth]
+    )
+    return float(found.expansion_parameter[-1])
+
+
+def test_the_small_parameter_sees_what_a_norm_divides_by() -> None:
+    """Mean squares of n Gaussian numbers, and of n rectified ones, have relative variances of 2/n and 5/n."""
+    rectified = _expansion(sw.Dense(), "relu", sw.RMSNorm(eps=0), width=16)
+    assert rectified == pytest.approx(5 / 16, rel=0.01)
+    gaussian = _expansion(sw.Dense(), sw.LayerNorm(eps=0), "tanh", width=64)
+    assert gaussian == pytest.approx(2 / 64, rel=0.01)
+    groups = _expansion(sw.Dense(), sw.GroupNorm(4, eps=0), "tanh", width=64)
+    assert groups == pytest.approx(2 / 16, rel=0.01)
+    # No norm of drawn channels: the metric alone.
+    of_inputs = sw.Network(sw.RMSNorm(), sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=64)
+    found = sw.predict(of_inputs, RNG.normal(size=(2, 3)), observables="four_point_vertex")
+    assert found.expansion_parameter.max() < 1 / 64
+
+
+def test_the_small_parameter_of_a_second_norm_counts_what_the_first_one_takes_away() -> None:
+    r"""5/n of $2\sigma(z)^2$, without what moves with mean and variance of z, 8/πn and 2/n; and 2/n anew."""
+    layers = (sw.Dense(C_W=1.0), sw.LayerNorm(eps=0), "relu", sw.Dense(C_W=2.0), sw.RMSNorm(eps=0))
+    assert _expansion(*layers, width=64) == pytest.approx((5 - 8 / np.pi) / 64, rel=0.01)

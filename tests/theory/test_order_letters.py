@@ -429,6 +429,12 @@ REFUSED: dict[str, tuple[Layers, str]] = {
     "it takes 3 channels at least": (
         (sw.Dense(), sw.RMSNorm(), sw.Dense(2), sw.RMSNorm(), sw.GlobalAvgPool(), sw.Dense(1)), "P"
     ),
+    "heads that grow let all positions see the same mean": (
+        (sw.Dense(), "tanh", sw.Attention(heads=2), sw.GlobalAvgPool(), sw.Dense(1)), "P"
+    ),
+    "a covariance that is singular there": (
+        (sw.Attention(heads=1), sw.GlobalAvgPool(), sw.Dense(1)), "G1"
+    ),
     "and a maximum has kinks": ((sw.Conv(3), sw.MaxPool(2), sw.Flatten(), sw.Dense(1)), "D"),
 }  # fmt: skip
 

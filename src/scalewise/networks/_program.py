@@ -229,6 +229,11 @@ class Program:
                 need.update(self.nodes[here].of)
         return sorted(need)
 
+    def norms(self, node: int) -> list[int]:
+        """The norms that a node depends on, of fields with weights."""
+        behind = set(self.behind((node,))) - self.fixed
+        return sorted(k for k in behind if isinstance(self.nodes[k], Normalise))
+
     def parts(self, node: int) -> list[tuple[tuple[int, float], ...]]:
         """Fields that a node adds up, with factors, in groups whose products with each other are 0 on average.
 

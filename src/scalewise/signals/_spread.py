@@ -34,8 +34,9 @@ def spread_of_outputs(net: Network, x: np.ndarray) -> Iterator[str]:
     if told.by not in ("whole", "carried"):
         return
     own = predict(net, x[:1], layers=net.depth, observables=["kernel", "four_point_vertex"])
-    spread = float(own.expansion_parameter.values[-1])
-    if spread > 0:
+    V, K = float(own.four_point_vertex.values.squeeze()), float(own.kernel.values.squeeze())
+    if V > 0:
+        spread = V / (net.widths[-2] * K * K)
         yield (
             f"By the theory the mean square of many outputs differs by {math.sqrt(spread):.0%} between draws of "
             f"this width (V/nK^2 = {spread:.2g})."

@@ -70,7 +70,7 @@ def of_any_layers(
                     data[name], data[name].dims, error.reshape(shape), what
                 )
     if tensors:
-        data |= _of_order_one(net, tensors, beyond, kept, flow)
+        data |= _of_order_one(net, inputs, tensors, beyond, kept, flow)
     return {name: data[name] for name in sorted(data, key=_in_order(names))}
 
 
@@ -126,6 +126,7 @@ def _beyond(
 
 def _of_order_one(
     net: Network,
+    inputs: np.ndarray,
     tensors: dict[str, str],
     found: Tensors,
     kept: tuple[int, ...],
@@ -143,6 +144,12 @@ def _of_order_one(
     V = _squares(found["V"][0])
     relative = np.divide(V, size, out=np.zeros_like(V), where=size > 0).max(axis=(1, 2))
     below, count = np.array([net.widths[layer - 1] for layer in kept]), K.shape[1]
+    if any(net.program.norms(net.program.layers[layer - 1]) for layer in kept):
+        require("jax", for_="Order 1/n of networks with norms", extra="nets")
+        # Needs JAX.
+        from scalewise.theory.order._norms import norm_fluctuations
+
+        relative = np.maximum(relative, below * norm_fluctuations(net, inputs, kept))
     data["expansion_parameter"] = epsilon(relative / below, count * (count - 1) // 2)
     for name in tensors:
         row = OBSERVABLES[name]

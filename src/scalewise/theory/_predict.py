@@ -73,9 +73,11 @@ def predict(
         their dimension is (`natural_sizes`). ``expansion_parameter`` is
         $\epsilon=\max_{a\le b}V_{(ab)(ab)}/(n_{\ell-1}K_{aa}K_{bb})$ at the network's own widths, the small
         parameter of the 1/n expansion: every covariance of two entries of the metric is at most $\epsilon$ times
-        the root of the four kernels it belongs to. All pairs of a few inputs are looked at, of many a choice
-        (`scalewise.theory.expansion`); its attribute ``pairs`` says how many. The attributes ``left_out`` and
-        ``left_out_because`` name what ``None`` or ``"all"`` would have held and does not, and why.
+        the root of the four kernels it belongs to. Where norms are below a layer it is at least the largest
+        relative variance of what one of them divides by, 2/n for a norm of n Gaussian channels. All pairs of a few
+        inputs are looked at, of many a choice (`scalewise.theory.expansion`); ``pairs`` says how many.
+        The attributes ``left_out`` and ``left_out_because`` name what ``None`` or ``"all"`` would have held and
+        does not, and why.
 
     Raises:
         ValueError: If the inputs do not fit the network, a name or a layer does not exist, or what is

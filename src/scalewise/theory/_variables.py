@@ -44,7 +44,8 @@ def epsilon(values: np.ndarray, pairs: int) -> xr.Variable:
             "symbol": "max_ab V_abab / (n K_aa K_bb)",
             "equation": "PDLT (5.128), over pairs",
             "units": "dimensionless",
-            "long_name": "Largest relative variance of the metric: the small parameter of the theory.",
+            "long_name": "Largest relative variance of the metric, and of what norms below divide by: the small "
+            "parameter of the theory.",
             "pairs": pairs,
         },
     )

@@ -1,0 +1,98 @@
+r"""How far the variances that norms divide by scatter from network to network.
+
+With $f=(v+\epsilon)^{-1/2}$ what a norm multiplies its channels by, and $R'_p$ the influence of a unit of
+population $p$ on $\log f$,
+$$\frac{\mathrm{Var}[v]}{v^2}=4\sum_p\frac1{n_p}\mathbb E_g\big[R_p'(g)^2\big]$$
+to order $1/n$ for $\epsilon=0$: $2/n$ of a root mean square over $n$ Gaussian channels, and what the layers
+below add.
+
+Source: derived; von Mises' expansion as in `scalewise.theory.order._responses`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scalewise.networks import Network
+from scalewise.networks._by_jax import precision
+from scalewise.networks.spi import Normalise, Program, fixed_fields
+from scalewise.theory.order._given import drawn, equal
+from scalewise.theory.order._influences import scaled, slopes
+from scalewise.theory.order._particles import Particles
+from scalewise.theory.order._populations import populations
+
+_INPUTS, _POSITIONS = 4, 4  # evenly among all, by their size and in their order
+_UNITS = 1 << 12
+
+
+def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.ndarray:
+    """The largest relative variance of what a norm divides by, of all norms below each layer; 0 if there are none.
+
+    Four inputs are looked at, from the smallest to the largest, each alone, and four positions of a norm; to 1 %.
+    A group of a norm scatters as a norm over so few channels, which counts the scatter of layers below too often.
+
+    Args:
+        net: The network.
+        x: Checked inputs.
+        layers: Which, counted from 1.
+
+    Returns:
+        (layer,), at the network's own widths.
+    """
+    program = net.program
+    ends = tuple(program.layers[layer - 1] for layer in layers)
+    below = {end: program.norms(end) for end in ends}
+    found = np.zeros(len(ends))
+    if not any(below.values()):
+        return found
+    own = populations(program, ends)
+    order = np.argsort([float(np.linalg.norm(one)) for one in x], kind="stable")
+    some = np.unique(order[np.linspace(0, len(x) - 1, _INPUTS).round().astype(int)])
+    with precision("float64"):
+        g = drawn(program, own, 1, _UNITS, 0)
+        for a in some:
+            own_fields = fixed_fields(program, x[a : a + 1])
+            spreads = _spreads(own_fields, g, program=program, ends=ends)
+            largest = [
+                max((float(spreads[k]) for k in norms), default=0.0) for norms in below.values()
+            ]
+            found = np.maximum(found, largest)
+    return found
+
+
+@partial(jax.jit, static_argnames=("program", "ends"))
+def _spreads(
+    fixed: Mapping[int, Any], g: Mapping[int, Any], *, program: Program, ends: tuple[int, ...]
+) -> dict[int, Any]:
+    own = populations(program, ends)
+    norms = sorted({k for end in ends for k in program.norms(end)})
+
+    def logs(weights: Any) -> Any:
+        made = Particles.run(program, ends, fixed, weights, normals=g)
+        return jnp.concatenate([jnp.log(made.factors[k].ravel())[_some(program, k)] for k in norms])
+
+    _, found = slopes(logs, equal(own, g))
+    variances = 4 * jnp.sum(scaled(own, found, centred=True) ** 2, axis=1)
+    edges = np.cumsum([len(_some(program, k)) for k in norms])[:-1]
+    parts = zip(norms, jnp.split(variances, edges), strict=True)
+    return {k: _norm(program, k).groups * part.max() for k, part in parts}
+
+
+def _norm(program: Program, here: int) -> Normalise:
+    node = program.nodes[here]
+    assert isinstance(node, Normalise)
+    return node
+
+
+def _some(program: Program, norm: int) -> np.ndarray:
+    """Positions, among those that have a variance of their own."""
+    node = _norm(program, norm)
+    count = 1 if node.joint else math.prod(program.positions[node.of[0]])
+    return np.unique(np.linspace(0, count - 1, _POSITIONS).round().astype(int))
