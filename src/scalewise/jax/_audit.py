@@ -209,7 +209,7 @@ def _gradient(size: float, uneven: bool, like: Any) -> Any:
     entries = np.full(like.shape, size)
     if uneven:
         entries.ravel()[1::2] *= 0.1
-    return jnp.asarray(entries, like.dtype)
+    return jax.device_put(entries.astype(like.dtype))
 
 
 def _largest(update: Any) -> float:
