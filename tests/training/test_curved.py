@@ -107,6 +107,7 @@ def test_displacements_give_what_whole_tensors_give() -> None:
     assert wrong == []
 
 
+@jax.jit
 def forward(p, x):
     z = x
     for k, (W, b) in enumerate(zip(p.weights, p.biases, strict=True)):

@@ -1,13 +1,15 @@
 """Golden, agreement, conformance: one given network, linearised: beside parameters that are really trained."""
 
+from functools import cache
+
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
 import scalewise as sw
+from networks import in_a_row
 from refusals import unlike
 from scalewise.jax import tangents
 from scalewise.nets import Parameters, empirical_ntk, init_weights
@@ -33,6 +35,7 @@ def weights() -> Parameters:
     return Parameters(*(tuple(np.asarray(a, np.float64) for a in part) for part in drawn))
 
 
+@jax.jit
 def forward(p, x):
     z = x
     for k, (W, b) in enumerate(zip(p.weights, p.biases, strict=True)):
@@ -67,15 +70,21 @@ def test_outputs_and_ntk_are_those_of_three_other_ways() -> None:
     np.testing.assert_allclose(ntk, H, rtol=1e-11, atol=1e-13)
 
 
-def descended(slope, steps: int, rate: float, momentum: float, ridge: float):
-    """A model that is linear in the parameters, trained in them: outputs on all samples."""
+@cache
+def linear_model():
+    """Outputs on all samples, their slopes in the parameters in a row, and the rates of these."""
     p = weights()
     with jax.enable_x64(True):
-        theta, back = jax.flatten_util.ravel_pytree(p)
-        J = np.asarray(jax.jacrev(lambda t: forward(back(t), X))(theta)).reshape(X.shape[0], 2, -1)
-        ones = jax.tree.map(lambda a, r: np.full(a.shape, r), p, rates(p))
-        scale = np.asarray(jax.flatten_util.ravel_pytree(ones)[0])
+        theta, back = in_a_row(p)
+        J = np.asarray(jax.jit(jax.jacrev(lambda t: forward(back(t), X)))(theta))
         z0 = np.asarray(forward(p, X))
+    scale = [np.full(a.size, r) for a, r in zip(*map(jax.tree.leaves, (p, rates(p))), strict=True)]
+    return z0, J.reshape(X.shape[0], 2, -1), np.concatenate(scale)
+
+
+def descended(slope, steps: int, rate: float, momentum: float, ridge: float):
+    """A model that is linear in the parameters, trained in them: outputs on all samples."""
+    z0, J, scale = linear_model()
     moved, v = np.zeros(J.shape[-1]), np.zeros(J.shape[-1])
     for _ in range(steps):
         z = z0 + J @ moved

@@ -98,15 +98,12 @@ def train(scaled: Scaled, rates: Any, task: TrainingData, *, seed: int = 0) -> x
     net = scaled.net
     n = net.widths
     per_weight = tuple(rate / n[k] for k, rate in enumerate(net.lambda_W))
-    data = [
-        (jnp.asarray(x, jnp.float32), jnp.asarray(y))
-        for x, y in ((task.x, task.y), (task.x_test, task.y_test))
-    ]
+    data = [(x.astype(np.float32), y) for x, y in ((task.x, task.y), (task.x_test, task.y_test))]
     losses = _train(
         _drawn(net, len(task.order), seed),
         Parameters(per_weight, net.lambda_b),
-        jnp.asarray(np.asarray(rates) * scaled.eta, jnp.float32),
-        jnp.asarray(task.order),
+        (np.asarray(rates) * scaled.eta).astype(np.float32),
+        task.order,
         data,
         sigma=traced(net.activation),
     )

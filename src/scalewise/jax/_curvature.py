@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
@@ -62,7 +61,7 @@ def curvature(
     from scalewise.training.spi_jax import AlongPath, JaxCurvature
 
     # As `tangents` does, so that NumPy's arrays and plain numbers have the precision that they are computed in.
-    params = jax.tree.map(jnp.asarray, params)
+    params = jax.device_put(params)
     leaves = jax.tree.leaves(params)
     weights = [1.0] * len(leaves) if rates is None else jax.tree.leaves(rates)
     if len(weights) != len(leaves):
@@ -79,7 +78,8 @@ def curvature(
         z = function(rebuilt(moved), x)
         return z[:, None] if z.ndim == 1 else z
 
-    x, several = jnp.asarray(inputs), None
+    x = jax.device_put(inputs if isinstance(inputs, jax.Array) else np.asarray(inputs))
+    several = None
     size = max(1, bytes_of(memory) // (PASSES * _kept(columns, theta, x[:1])))
     if size < len(x) and reads_alone(columns, theta, x, np.asarray(columns(theta, x))):
         several = size

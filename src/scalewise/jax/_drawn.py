@@ -94,7 +94,7 @@ def _from_equations(build: Callable[[], Any], layout: str, laws: dict[str, Param
             needed.append(at)
             continue
         laws[names[k]] = law_of(spread.values, few=False)
-        leaves[k] = jnp.asarray(_sampled(spread, aval.shape, rng), aval.dtype)
+        leaves[k] = jax.device_put(_sampled(spread, aval.shape, rng).astype(aval.dtype))
     for at, value in zip(needed, _computed(closed, needed), strict=True):
         leaves[traced[at]] = value
     return back[0](leaves)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from scalewise.jax._describe import parameters
@@ -65,7 +64,7 @@ def parted(model: Any, layout: str) -> Parts:
         return jax.tree.unflatten(tree, whole)
 
     inside = set(mine)
-    kept = [jnp.asarray(x) if i in inside else None for i, x in enumerate(leaves)]
+    kept = [jax.device_put(x) if i in inside else None for i, x in enumerate(leaves)]
     return Parts(jax.tree.unflatten(tree, kept), [leaves[i] for i in further], join)
 
 

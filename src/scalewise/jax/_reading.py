@@ -210,7 +210,7 @@ class _Called:
             self.parts = jax.tree.map(own, (parts.params, parts.others))
             self.join = parts.join
             leaves, self.tree = jax.tree.flatten((inputs.args, dict(inputs.kwargs)))
-            self.leaves = [own(jnp.asarray(x)) if _is_array(x) else x for x in leaves]
+            self.leaves = [own(jax.device_put(x)) if _is_array(x) else x for x in leaves]
         self.arrays = [k for k, x in enumerate(leaves) if _is_array(x)]
 
     def read(self, laws: Mapping[str, ParameterLaw], samples: bool | None) -> ReadModel:
@@ -316,5 +316,5 @@ def _itself(x: Any) -> Any:
 def _doubled(x: Any) -> Any:
     if not _is_array(x):
         return x
-    x = x if isinstance(x, jax.Array) else jnp.asarray(x)
+    x = jax.device_put(x)
     return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x

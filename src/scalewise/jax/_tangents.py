@@ -59,9 +59,10 @@ def tangents(
         (array([1., 2.]), array([[1., 0.],
                [0., 1.]]))
     """
-    x, budget = jax.numpy.asarray(inputs), bytes_of(memory)
+    x = jax.device_put(inputs if isinstance(inputs, jax.Array) else np.asarray(inputs))
+    budget = bytes_of(memory)
     # Arrays of NumPy may meet a program that was compiled for another precision.
-    params = jax.tree.map(jax.numpy.asarray, params)
+    params = jax.device_put(params)
 
     def columns(p: Any, some: Any) -> Any:
         z = function(p, some)

@@ -245,7 +245,10 @@ class WatchedTree:
         """Every trained array by the plan's name, some of them replaced."""
         table = self._program.table
         now = named(table, self._params)
-        return now | {(m := table[n].name): jnp.asarray(x, now[m].dtype) for n, x in values.items()}
+        return now | {
+            (m := table[n].name): jax.device_put(np.asarray(x, now[m].dtype))
+            for n, x in values.items()
+        }
 
     def rms(self, parts: Sequence[Any]) -> float:
         """Over all entries as real numbers, in float64; infinite if one is not finite."""

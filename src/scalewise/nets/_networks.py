@@ -147,7 +147,7 @@ def draw_parameters(program: Program, key: Any, dtype: Any) -> Parameters:
         keys = jax.random.split(jax.random.fold_in(key, layer))
         laws = made.own.law.of_normal, lambda z: z
         W, b = (
-            jnp.asarray(law(_normals(own, shape, dtype)) * np.asarray(spread, dtype))
+            jax.device_put(law(_normals(own, shape, dtype)) * np.asarray(spread, dtype))
             for own, shape, spread, law in zip(keys, shapes, spreads, laws, strict=True)
         )
         weights.append(W)

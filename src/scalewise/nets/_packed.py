@@ -73,7 +73,8 @@ class Packed:
                     size = math.prod(shape)
                     parts.append(law.of_normal(numbers[..., offset : offset + size]))
                     offset += size
-            numbers = jnp.concatenate(parts, axis=-1)
+            xp = np if isinstance(numbers, np.ndarray) else jnp
+            numbers = xp.concatenate(parts, axis=-1)
         return numbers * self.scales(dtype)
 
     def rates(self, dtype: str) -> np.ndarray:

@@ -4,6 +4,7 @@
 from scalewise.nets._devices import filled as filled
 from scalewise.nets._devices import generator as generator
 from scalewise.nets._devices import on_host as on_host
+from scalewise.nets._devices import spread as spread
 
 # An ensemble in batches: as many networks at once as the memory allows, summed as they come.
 from scalewise.nets._ensemble import LARGEST_BATCH as LARGEST_BATCH

@@ -65,7 +65,7 @@ class JaxCurvature:
 
     def gradients(self, errors: np.ndarray, path: Sequence[Flat] = ()) -> list[Flat]:
         """See `Curvature`."""
-        weighed = jnp.asarray(errors, self.theta.dtype)
+        weighed = jax.device_put(np.asarray(errors, self.theta.dtype))
         blocks = [
             self.along.slopes(self.theta, self._flat(path), self.inputs[some], weighed[some])
             for some in self._blocks(len(errors))
@@ -92,7 +92,7 @@ class JaxCurvature:
         return [slice(k, min(k + several, count)) for k in range(0, count, several)]
 
     def _flat(self, path: Sequence[Flat]) -> Any:
-        return jnp.asarray(np.reshape(path, (len(path), self.parameters)), self.theta.dtype)
+        return np.reshape(path, (len(path), self.parameters)).astype(self.theta.dtype)
 
 
 def _series(f: Callable[[Any], Any], theta: Any, path: Any) -> list[Any]:

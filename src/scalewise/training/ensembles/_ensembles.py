@@ -228,7 +228,7 @@ class _Networks:
         y, x = self.task.targets.T, self.task.inputs.astype(self.dtype)
         e = self._wrong(start) - y
         v = self._response(start)(e.reshape(len(e), -1)).reshape(e.shape)
-        return self._changed(start, start.parameters + pulled(self.net, start.parameters, v, x))
+        return self._changed(start, pulled(self.net, start.parameters, v, x))
 
     def _changed(self, start: Start, after: Any) -> np.ndarray:
         """The NTK with other parameters, less what it was, (network, entry)."""

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -38,7 +37,7 @@ def by_newton(
 
     Source: PDLT (∞.68)-(∞.78).
     """
-    y = jnp.swapaxes(jnp.asarray(goals, lesson.dtype), 1, 2)
+    y = goals.astype(lesson.dtype).swapaxes(1, 2)
     failed = np.zeros((len(y), len(FAILURES)), bool)
     for _ in range(steps):
         H = ntks(lesson.net, start, lesson.x)
@@ -53,7 +52,7 @@ def by_newton(
         h = np.where(failed[:, 2:], np.inf, h)  # these networks do not move
         inside = np.einsum("kjd,kj->kd", U, e.transpose(0, 2, 1).reshape(len(e), -1)) / h
         v = np.einsum("kjd,kd->kj", U, inside).reshape(goals.shape)
-        start = start + pulled(lesson.net, start, v, lesson.x)
+        start = pulled(lesson.net, start, v, lesson.x)
     return start, failed, np.zeros(len(y))
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.nets.spi import Packed, normals
+from scalewise.nets.spi import Packed, draw_numbers, spread
 from scalewise.networks import Network
 
 Outputs = Float[np.ndarray, "network output sample"]
@@ -54,8 +54,8 @@ def rates_of(net: Network, dtype: str) -> Float[np.ndarray, " parameter"]:
 def draw(net: Network, keys: np.ndarray, dtype: str, *, extra: int = 0) -> tuple[Any, Any]:
     """The parameters of a network for each key, (network, parameter), laid over the devices; and more numbers."""
     own = packed(net)
-    numbers = normals(keys, count=own.count + extra, dtype=dtype)
-    return own.drawn(numbers[:, : own.count], dtype), numbers[:, own.count :]
+    numbers = draw_numbers(keys, own.count + extra, dtype)
+    return spread(own.drawn(numbers[:, : own.count], dtype)), numbers[:, own.count :]
 
 
 def look(net: Network, parameters: Any, x: np.ndarray, y: np.ndarray, *, ntk: bool) -> Start:
@@ -106,7 +106,7 @@ def _along(parameters: Any, steps: Any, x: Any, *, own: Packed) -> Any:
 def pulled(
     net: Network, parameters: Any, v: Float[np.ndarray, "network output sample"], x: np.ndarray
 ) -> Any:
-    r"""$-\lambda J^Tv$ of each network, (network, parameter): a step that moves its outputs by $-\widehat Hv$."""
+    r"""$\theta-\lambda J^Tv$ of each network, (network, parameter): its outputs move by $-\widehat Hv$."""
     rates, turned = rates_of(net, str(x.dtype)), v.transpose(0, 2, 1).astype(x.dtype)
     return _pulled(parameters, turned, x, rates, own=packed(net))
 
@@ -114,7 +114,7 @@ def pulled(
 @partial(jax.jit, static_argnames="own")
 def _pulled(parameters: Any, v: Any, x: Any, rates: Any, *, own: Packed) -> Any:
     def one(p: Any, t: Any) -> Any:
-        return -rates * jax.vjp(lambda q: own.outputs(q, x)[0], p)[1](t)[0]
+        return p - rates * jax.vjp(lambda q: own.outputs(q, x)[0], p)[1](t)[0]
 
     return jax.vmap(one)(parameters, v)
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from scalewise.nets.spi import Packed
+from scalewise.nets.spi import Packed, spread
 from scalewise.networks import Network
 from scalewise.training._filters import Rule
 from scalewise.training._motions import ByDescent
@@ -100,7 +100,7 @@ class DescentProgram:
 
     def begun(self, lesson: Lesson, start: Any, y: Any) -> tuple[Any, ...]:
         """Rest."""
-        return jnp.zeros_like(start), jnp.zeros_like(start) if self.motion.remembers else None
+        return _laid(start, 0.0), _laid(start, 0.0) if self.motion.remembers else None
 
     def chunk(
         self, lesson: Lesson, start: Any, y: Any, state: tuple[Any, ...], done: int
@@ -143,10 +143,10 @@ class FlowProgram:
 
     def begun(self, lesson: Lesson, start: Any, y: Any) -> tuple[Any, ...]:
         """Rest, with the force there; a first step that is surely short enough."""
-        delta = jnp.zeros_like(start)
+        delta = _laid(start, 0.0)
         force, left = _forces(lesson.own, start, delta, y, lesson.x, lesson.rates, lesson.pull)
-        t = jnp.zeros_like(left)
-        return delta, force, t, jnp.full_like(t, 0.1 / (self.h_max + lesson.ridge)), t, left
+        t = _laid(left, 0.0)
+        return delta, force, t, _laid(left, 0.1 / (self.h_max + lesson.ridge)), t, left
 
     def chunk(
         self, lesson: Lesson, start: Any, y: Any, state: tuple[Any, ...], done: int
@@ -181,7 +181,7 @@ def looped(
     Raises:
         ValueError: If all of several networks fail.
     """
-    y = jnp.swapaxes(jnp.asarray(goals, lesson.dtype), 1, 2)
+    y = spread(goals.astype(lesson.dtype).swapaxes(1, 2))
     state = program.begun(lesson, start, y)
     open_, done, half = np.ones(len(y), bool), 0, (0, np.ones(len(y)))
     left, failed = np.ones(len(y)), np.zeros((len(y), len(FAILURES)), bool)
@@ -203,8 +203,19 @@ def looped(
         if failed[:, 0].any():
             raise _diverged(lesson, failed[:, 0])
         raise _unfinished(lesson, failed[:, 1], left, close, done, half)
-    moved = jnp.where(jnp.asarray(lost)[:, None], 0, state[0])
-    return start + moved, failed, np.where(lost, 0.0, program.off(lesson, state))
+    after = _moved(start, state[0], lost)
+    return after, failed, np.where(lost, 0.0, program.off(lesson, state))
+
+
+def _laid(like: Any, value: float) -> Any:
+    """The same number everywhere, over the devices as another array; nothing is compiled for it."""
+    return jax.device_put(np.full(like.shape, value, like.dtype), like.sharding)
+
+
+@jax.jit
+def _moved(start: Any, delta: Any, lost: Any) -> Any:
+    """Parameters after training; those of networks that failed are what they were."""
+    return start + jnp.where(lost[:, None], 0, delta)
 
 
 @jax.jit
