@@ -18,6 +18,7 @@ PRODUCTS = "tests/torch/test_products.py"
 LATENT = "tests/torch/test_latent.py::test_what_a_norm_divides_starts_as_a_hidden_matrix"
 DISTANCES = "tests/jax/test_distances.py"
 of_planner = row("plan/_planner.py", DECIDE)
+BARE = "tests/jax/test_bare_arrays.py"
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
 TIES = "tests/torch/test_ties.py"
@@ -46,10 +47,35 @@ MUTANTS = (
         "if len(roles) > 1}",
         f"{STRANGERS}::test_a_readout_that_the_pass_leaves_alone_goes_by_the_one_that_it_takes",
     ),
-    row("jax/_trace.py", "tests/jax/test_both_ways.py")(
+    row("jax/_uses.py", "tests/jax/test_both_ways.py")(
         "jax: axes of a transposed layer are not known",
-        '        "transpose",\n        "convert_element_type",',
-        '        "convert_element_type",',
+        'if name == "transpose":',
+        'if name == "transposed":',
+    ),
+    row("jax/_uses.py", BARE)(
+        "jax: a sum of products entry by entry is no matrix",
+        'if eqn.primitive.name == "reduce_sum":',
+        'if eqn.primitive.name == "sum":',
+    ),
+    row("plan/_ambiguous.py", BARE)(
+        "ambiguous: what ends is a readout however it is used",
+        "if found and paths is not None:",
+        "if False:",
+    ),
+    row("plan/_flow.py", BARE)(
+        "flow: a distance by products is a readout",
+        "if s in squares), None)) is not None:",
+        "if s in squares), None)) is parts:",
+    ),
+    row("plan/_flow.py", BARE)(
+        "flow: the place of the smallest entry feels its size",
+        "return self.bent([replace(value, trails={})])\n\n    def rows",
+        "return self.bent([value])\n\n    def rows",
+    ),
+    row("plan/_uses.py", BARE)(
+        "uses: a codebook is asked about",
+        'if verbs == {"added", "picked"}:',
+        "if False:",
     ),
     row(
         "plan/_flow.py",
@@ -448,7 +474,7 @@ MUTANTS = (
     ),
     of_ambiguous(
         "plan questions: sides that nothing tells are proposed",
-        "if role is None:\n                open_.add",
+        "if likely is None:\n                open_.add",
         "if False:\n                open_.add",
         USES,
     ),

@@ -187,7 +187,7 @@ def seen(call: ModelCall, sizes: Mapping[str, object], inputs: Inputs) -> Forwar
         lookups=_around(told.lookups),
         paths=paths,
         pieces=walk.read,
-        uses={name: frozenset(found) for name, found in walk.sums.items()},
+        uses=walk.uses.uses() | walk.flow.used(),
     )
 
 

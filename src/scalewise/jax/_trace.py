@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, Zeros, inner
-from scalewise.plan.spi import Flow, Passed, Tracks, Use, Value, put_together
+from scalewise.jax._uses import TensorUses, View
+from scalewise.plan.spi import Flow, Passed, Tracks, Value, put_together
 
 # Marks a tensor of the model in what is traced.
 weight = Primitive("weight")
@@ -56,7 +57,7 @@ class Known:
         picked: How many were chosen, of an index of the largest entries; else 0.
         few: Of a mask of what was chosen: among how many it was, and how many.
         pieces: Lengths of the arrays that were put beside each other to make it, along one axis.
-        axes: Of a tensor of the model, transposed or not, which of its axes stands where.
+        view: The tensor of the model that it is, or is multiplied by.
     """
 
     value: Value | None = None
@@ -69,7 +70,7 @@ class Known:
     picked: int = 0
     few: tuple[int, int] | None = None
     pieces: tuple[int, ...] = ()
-    axes: tuple[int, ...] | None = None
+    view: View | None = None
 
 
 @dataclass
@@ -80,13 +81,13 @@ class Walk:
         flow: What is told of products and multipliers.
         tracks: What is told of tensors behind each other.
         read: By name of tensor the lengths of what it sums over, where that was put together.
-        sums: By name of tensor the axes that it is summed over, as a whole.
+        uses: What is told of the axes of tensors.
     """
 
     flow: Flow = field(default_factory=Flow)
     tracks: Tracks = field(default_factory=Tracks)
     read: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    sums: dict[str, set[Use]] = field(default_factory=dict)
+    uses: TensorUses = field(default_factory=TensorUses)
     _numbers: Any = field(default_factory=count)
 
     def input(self, array: Any) -> Known:
@@ -120,17 +121,9 @@ class Walk:
             name = eqn.params["name"]
             passed = self.tracks.weight(name)
             origin = frozenset([name])
-            axes = tuple(range(eqn.outvars[0].aval.ndim))
-            return [
-                Known(
-                    self.flow.weight(name),
-                    fixed[0],
-                    self._fresh(),
-                    origin,
-                    passed=passed,
-                    axes=axes,
-                )
-            ]
+            view = View(name, tuple(frozenset([i]) for i in range(eqn.outvars[0].aval.ndim)))
+            value = self.flow.weight(name)
+            return [Known(value, fixed[0], self._fresh(), origin, passed=passed, view=view)]
         if all(k.value is None for k in given):
             return [Known(constant=c) for c in fixed]
         if eqn.primitive.name in _PRODUCTS and any(map(_is_zero, given[:2])):
@@ -142,7 +135,8 @@ class Walk:
             one = self._result(eqn, given)
             made = [k.passed for k in given if k.value is not None]
             passed = self.tracks.through(made, data=_data(one), lookup=_picks(eqn, given))
-            one = replace(one, passed=passed, pieces=_pieces(eqn, given), axes=_axes(eqn, given[0]))
+            view = self.uses.see(eqn, [k.view for k in given], [_data(k) for k in given])
+            one = replace(one, passed=passed, pieces=_pieces(eqn, given), view=view)
             parts = eqn.primitive.name in _PARTS
             found = [_told(eqn, given, self._as(v, one, parts)) for v in eqn.outvars]
         return [
@@ -220,6 +214,8 @@ class Walk:
         whole = self._joined([_alone(k) for k in given] if apart else given)
         if name == "top_k" and first.value is not None:
             return replace(whole, value=flow.powered(first.value, 1.0), summed=0)
+        if name in ("argmax", "argmin"):
+            return replace(whole, value=flow.ordered(values[0]), summed=0)
         if name == "reduce_max":
             return replace(whole, value=flow.bent(values, "most"), summed=0)
         if name == "gather" and given[1].picked and not _data(first) and first.value is not None:
@@ -286,27 +282,9 @@ class Walk:
         matrix, other = (two, one) if one.value.data else (one, two)
         if sum(other.pieces) == length and matrix.value is not None and not matrix.value.data:
             self.read |= {s.name: other.pieces for s in matrix.value.parts}
-        self._over_axes(eqn, matrix, 0 if matrix is one else 1)
         names = frozenset(s.name for s in value.parts if s.name)
         origin = whole.origin if any(s.kind == "product" for s in value.parts) else names
         return Known(value, lineage=self._fresh(), origin=origin)
-
-    def _over_axes(self, eqn: Any, matrix: Known, place: int) -> None:
-        """Take note of the axes that a tensor of the model is summed over."""
-        axes, shape = matrix.axes, eqn.invars[place].aval.shape
-        # A layer of many that a loop goes through, or one of many at once, is not the tensor as a whole.
-        if (
-            matrix.value is None
-            or axes is None
-            or len(axes) != len(shape)
-            or eqn.primitive.name != "dot_general"
-        ):
-            return
-        own, batch = (of[place] for of in eqn.params["dimension_numbers"])
-        if not batch:
-            use = Use("summed", tuple(sorted(axes[i] for i in own)))
-            for source in matrix.value.parts:
-                self.sums.setdefault(source.name, set()).add(use)
 
     def _multiplied(self, one: Known, two: Known, sign: int, whole: Known) -> Known:
         a, b, flow = one.value, two.value, self.flow
@@ -372,18 +350,6 @@ def _pieces(eqn: Any, given: Sequence[Known]) -> tuple[int, ...]:
     if name in _SUMS or name in _PARTS:
         return ()
     return next((k.pieces for k in given if k.pieces and sum(k.pieces) in shape), ())
-
-
-def _axes(eqn: Any, first: Known) -> tuple[int, ...] | None:
-    """The axes of a tensor where an equation only moves them about."""
-    if first.axes is None or eqn.primitive.name not in (
-        "transpose",
-        "convert_element_type",
-        "copy",
-    ):
-        return None
-    moved = eqn.params.get("permutation", range(len(first.axes)))
-    return tuple(first.axes[i] for i in moved) if len(moved) == len(first.axes) else None
 
 
 def _number(of: Known) -> float:

@@ -11,6 +11,7 @@ from scalewise.plan._names import matching, pattern
 from scalewise.plan._paths import Paths
 from scalewise.plan._questions import Question
 from scalewise.plan._roles import Kind, Role, RoleSpec
+from scalewise.plan._uses import Use, Uses
 
 
 def heads(
@@ -82,6 +83,7 @@ def guessed(
     growing: dict[str, dict[int, Fraction]],
     known: Collection[str],
     paths: Paths | None = None,
+    uses: Uses | None = None,
     *,
     columns: bool = False,
 ) -> tuple[dict[str, Role], set[str]]:
@@ -94,6 +96,7 @@ def guessed(
         growing: By name the axes that grow.
         known: Those that need no guess.
         paths: Which tensors were seen to lie between which; ``None`` where no pass was seen.
+        uses: By name of tensor what the pass was seen to do with its axes.
         columns: Whether bare matrices are (inputs, outputs), as everywhere in this framework.
 
     Returns:
@@ -118,17 +121,35 @@ def guessed(
         sizes = [i in axes for i, n in enumerate(t.shape) if n > 1 or i in axes]
         if sum(sizes) > 1:
             out[t.name] = Role.HIDDEN
-        elif len(sizes) == 1:
-            out[t.name] = Role.VECTOR
         else:
-            seen = None if paths is None else _passed(paths, grown, first.get(t.name, t.name))
+            name, single = first.get(t.name, t.name), len(sizes) == 1
+            found = () if uses is None else uses.get(name, ())
+            seen = None if paths is None or single else _passed(paths, grown, name)
             declared = Role.INPUT if onto else Role.OUTPUT if sums == [t.name] else None
             usual = (Role.INPUT if sizes[-1] else Role.OUTPUT) if columns else None
-            role = seen or declared or usual
-            out[t.name] = role or Role.INPUT
-            if role is None:
+            likely = Role.VECTOR if single else seen or declared or usual
+            if found and paths is not None:
+                # What its axes were not seen to be summed over for is not a readout, wherever it stands.
+                likely = None if likely is Role.OUTPUT else likely
+                likely = _used(found, axes, single, name in paths.ending(grown)) or likely
+            out[t.name] = likely or Role.INPUT
+            if likely is None:
                 open_.add(t.name)
     return out, open_
+
+
+def _used(
+    uses: Collection[Use], growing: Mapping[int, Fraction], single: bool, ends: bool
+) -> Role | None:
+    """Role of a tensor with at most one side of fixed size, of which one kind of use tells everything."""
+    verbs = {u.verb for u in uses}
+    if verbs == {"summed"}:
+        over = {any(i in growing for i in u.axes) for u in uses}
+        last = Role.OUTPUT if ends else Role.BOTTLENECK
+        return None if len(over) > 1 else last if over == {True} else Role.INPUT
+    if verbs <= {"added", "picked"}:
+        return Role.VECTOR if single else Role.INPUT
+    return Role.VECTOR if verbs <= {"added", "multiplied"} else None
 
 
 def _passed(paths: Paths, growing: Collection[str], name: str) -> Role | None:

@@ -15,6 +15,7 @@ from scalewise.plan._names import matching
 from scalewise.plan._paths import Paths
 from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._roles import Kind, Layer, Role, RoleSpec
+from scalewise.plan._uses import Uses
 
 # A model at another width, and the ratio of that to the first.
 Further = Callable[[], tuple[ModelDescription, Fraction]]
@@ -79,6 +80,7 @@ def decided(
     further: Further | None = None,
     wording: Wording = _PLAIN,
     paths: Paths | None = None,
+    uses: Uses | None = None,
 ) -> tuple[list[Decision], list[Question]]:
     """The role of every tensor of a model, from what its axes do between two widths, and what must be asked.
 
@@ -95,6 +97,7 @@ def decided(
             where a size is not in proportion between the two.
         wording: What the adapter adds to questions.
         paths: Which tensors were seen to lie between which; ``None`` where no pass was seen.
+        uses: By name of tensor what that pass was seen to do with its axes.
 
     Returns:
         Roles, and questions; tensors that are asked about have the role that most models give them.
@@ -116,7 +119,7 @@ def decided(
             "use its width."
         )
     told, ends = heads(places, growing, said, paths)
-    unsure, untold = guessed(places, growing, {*said, *ends}, paths, columns=wording.columns)
+    unsure, untold = guessed(places, growing, {*said, *ends}, paths, uses, columns=wording.columns)
     likely = ends | unsure
     first: dict[str, Decision] = {}
     for tensor in sorted(places, key=lambda t: t.kind is Kind.BIAS):

@@ -18,6 +18,7 @@ from itertools import count
 
 from scalewise.plan._choices import Choices
 from scalewise.plan._forward import Attention, Forward, Multiplied
+from scalewise.plan._uses import Use
 from scalewise.plan._values import STILL, Source, Trail, Value
 
 _CLOSE = 1e-6
@@ -56,6 +57,9 @@ class Flow:
         self._distances: dict[Source, tuple[Value, ...]] = {}
         self._roots: dict[Source, tuple[frozenset[Source], float]] = {}
         self._normed: set[str] = set()
+        self._squares: dict[Source, Source] = {}
+        self._lengths: dict[Source, int] = {}
+        self._centres: set[str] = set()
         self._choices = Choices()
 
     def new(self, kind: str = "other", size: float = 1.0) -> Value:
@@ -80,10 +84,20 @@ class Flow:
             for source, factor in value.parts.items():
                 parts[source] = max(parts.get(source, 0.0), factor, key=abs)
         data, made = any(v.data for v in found), any(v.made for v in found)
+        trails = self._together([v for v in found if v.data])
+        squares = {self._squares.get(s) for s in parts} if data else set()
+        if (centre := next((s for s in parts if s in squares), None)) is not None:
+            return self._distance(centre, parts[centre], trails)
         apart = found[0].apart if len(found) == 1 else frozenset()
         units = [v.unit for v in found if any(s.name for s in v.parts)]
-        trails = self._together([v for v in found if v.data])
         return Value(parts, data, made, trails, apart, max(units, default=1.0))
+
+    def _distance(self, centre: Source, factor: float, trails: Mapping[Source, Trail]) -> Value:
+        """The distance to a tensor's rows: their product with activations met the sum of their own squares."""
+        self._centres.add(centre.name)
+        found = self._product(abs(factor) / 2, self._lengths.get(centre, 1), trails)
+        self._distances[next(iter(found.parts))] = ()
+        return found
 
     def difference(self, one: Value, two: Value, sizes: Iterable[int]) -> Value:
         """One array less another.
@@ -174,6 +188,7 @@ class Flow:
             return self.bent([given])
         for source in weights.parts:
             self._meet(given, source)
+            self._lengths[source] = length
         return Value(dict(weights.parts), trails=given.trails)
 
     def _product(self, size: float, length: int, trails: Mapping[Source, Trail]) -> Value:
@@ -259,6 +274,8 @@ class Flow:
         same = next(iter(known)) if len(known) == 1 else None
         of, degree = same or (frozenset(value.parts), 1)
         self._roots[next(iter(found.parts))] = (of, degree * power)
+        if not value.data and degree * power == 2 and len(of) == 1:
+            self._squares[next(iter(found.parts))] = next(iter(of))
 
     def _divide(self, value: Value) -> None:
         """An array is divided by its own size: that of the tensors which write all of it does not matter."""
@@ -306,6 +323,10 @@ class Flow:
         for compared in self._choices.compared(value):
             self._divide(compared)
 
+    def ordered(self, value: Value) -> Value:
+        """The place of the largest or smallest entry of an array, which its size does not tell."""
+        return self.bent([replace(value, trails={})])
+
     def rows(self, length: int, count: int) -> None:
         """Slices of a tensor are picked by what was chosen: so many of so many."""
         self._choices.sums.append((self.place, length, count))
@@ -342,6 +363,10 @@ class Flow:
         """Products that entered a softmax: where they were made, and what multiplied them on the way there."""
         found = sorted(self._scales.items(), key=lambda item: item[0].number)
         return [(s, self._made[s][0], scale / (self._born[s] or 1.0)) for s, scale in found]
+
+    def used(self) -> dict[str, frozenset[Use]]:
+        """By name of tensor a use that no operation tells alone: distances are taken to its rows."""
+        return dict.fromkeys(self._centres, frozenset([Use("added")]))
 
     def summary(self) -> Forward:
         """The pass as it was seen. A factor between two weights counts for the one that all of its uses share."""

@@ -54,6 +54,7 @@ def make_plan(
         further=probe.further,
         wording=wording,
         paths=None if probe.passes is None else probe.passes.narrow.paths,
+        uses=None if probe.passes is None else probe.passes.narrow.uses,
     )
     questions += experts_asked(probe, r)
     planner = Planner(probe, request, decisions)

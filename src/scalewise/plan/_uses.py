@@ -110,6 +110,9 @@ def _both_ways(uses: Collection[Use]) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 def _told(t: TensorDescription, uses: Collection[Use]) -> TensorDescription:
     verbs = {u.verb for u in uses}
+    if verbs == {"added", "picked"}:
+        # Rows of a codebook, which activations are compared with before one of them is picked.
+        verbs, uses = {"picked"}, [u for u in uses if u.verb == "picked"]
     every = tuple(range(len(t.shape)))
     long = [i for i in every if t.shape[i] > 1]
     if len(verbs) != 1 and not (verbs == {"multiplied", "added"} and len(long) <= 1):

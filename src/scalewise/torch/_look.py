@@ -108,7 +108,7 @@ def seen(model: nn.Module, inputs: Inputs, filled: Collection[str] = frozenset()
     told = trace.flow.summary()
     return replace(
         told,
-        uses=trace.uses.uses(),
+        uses=trace.uses.uses() | trace.flow.used(),
         paths=paths,
         filled=frozenset(trace.filled),
         pieces=trace.pieces.read(),

@@ -172,6 +172,8 @@ class Trace(TorchDispatchMode):
         if all(not v.data and {s.name for s in v.parts} <= self._bounded for v in values):
             # Divided by its own largest singular value, a matrix has no size left to follow.
             return values[0]
+        if name in ("argmax", "argmin"):
+            return flow.ordered(values[0])
         if name in _LOOKUPS:
             return flow.looked_up(values[0])
         if name in ("sub", "rsub") and len(flat) == len(values) == 2:
@@ -251,6 +253,8 @@ class Trace(TorchDispatchMode):
                 return flow.powered(a, 2.0) if sign == 1 else flow.new()
             return flow.multiplied(a, flow.powered(b, -1.0) if sign == -1 else b)
         if a is not None and b is not None and not a.data and not b.data:
+            if one is two and sign == 1:
+                return flow.powered(a, 2.0)
             a = flow.directed(a, b, float(sign))
         if a is not None and (b is None or a.data or not b.data):
             return flow.scaled(a, self._number(two, a.data) ** sign)

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise.networks import Network
-from scalewise.networks._by_jax import precision
 from scalewise.networks.spi import Normalise, Program, fixed_fields
+from scalewise.networks.spi_jax import precision
 from scalewise.theory.order._given import drawn, equal
 from scalewise.theory.order._influences import scaled, slopes
 from scalewise.theory.order._particles import Particles
