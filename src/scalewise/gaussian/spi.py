@@ -15,7 +15,6 @@ from scalewise.gaussian._increments import increment as increment
 
 # The one interface to Gaussian expectations of up to two distinct inputs.
 from scalewise.gaussian._interface import PAIR_ORDERS as PAIR_ORDERS
-from scalewise.gaussian._interface import product as product
 from scalewise.gaussian._interface import why_unconverged as why_unconverged
 
 # Nodes for expectations over many inputs at once: product rules and shared Sobol samples.
