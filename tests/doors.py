@@ -16,6 +16,7 @@ CONVERTED = (
     "activations",
     "comparison",
     "critical",
+    "gaussian",
     "nets",
     "networks",
     "plan",

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from scalewise._readable import readable
 from scalewise.activations import Activation
-from scalewise.gaussian import joint_work
+from scalewise.gaussian.spi import joint_work
 from scalewise.networks import Network, _nodes
 from scalewise.networks.spi import kind
 from scalewise.observables import OBSERVABLES, Observable

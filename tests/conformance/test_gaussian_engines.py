@@ -11,9 +11,10 @@ import pytest
 import scalewise as sw
 from grids import each, thorough
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.gaussian import Places, Workspace, kernel_map, pair_moments, single_moment
+from scalewise.gaussian import pair_moments, single_moment
 from scalewise.gaussian._kinked_moments import kinked_pair_moments
 from scalewise.gaussian._quadrature import pair_quadrature
+from scalewise.gaussian.spi import Places, Workspace, kernel_map
 
 NAMES = [*BUILTIN_NAMES, "leaky_relu(0.3)", "monomial(3)"]
 VARIANCES = [1e-6, 1e-3, 0.3, 1.0, 30.0, 1e3]

@@ -12,16 +12,9 @@ import pytest
 
 import scalewise as sw
 from grids import each, thorough
-from scalewise.gaussian import (
-    _products,
-    combined,
-    four_point_covariances,
-    high_moments,
-    joint_rule,
-    pair_moment,
-    pair_moments,
-    pair_products,
-)
+from scalewise.gaussian import _products, four_point_covariances, pair_moment, pair_moments
+from scalewise.gaussian._products import pair_products
+from scalewise.gaussian.spi import combined, high_moments, joint_rule
 
 FAMILIES = [(0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1), (2, 0, 1, 1), (3, 1, 1, 1), (2, 2, 1, 1)]
 

@@ -13,9 +13,10 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from kinked import bent, hard_tanh
-from scalewise.gaussian import high_moments, pair_moments
+from scalewise.gaussian import pair_moments
 from scalewise.gaussian._geometry import PairGeometry
 from scalewise.gaussian._kinks import LegAtKink
+from scalewise.gaussian.spi import high_moments
 from scalewise.theory._tables._line_moments import line_moments, moment_names
 
 ORDERS = [(5, 1), (1, 5), (4, 2), (2, 4), (3, 3)]

@@ -5,9 +5,10 @@ import pytest
 
 import scalewise as sw
 from grids import each
-from scalewise.gaussian import joint_rule, pair_moment
+from scalewise.gaussian import pair_moment
 from scalewise.gaussian._polar import polar_moment
 from scalewise.gaussian._quadrature import pair_quadrature
+from scalewise.gaussian.spi import joint_rule
 
 
 def covariance(count: int, seed: int = 0) -> np.ndarray:

@@ -9,15 +9,9 @@ import pytest
 import scalewise as sw
 from grids import thorough
 from scalewise.activations import BUILTIN_NAMES
-from scalewise.gaussian import (
-    Places,
-    Workspace,
-    _kernel_map,
-    kernel_map,
-    pair_moments,
-    single_moment,
-)
+from scalewise.gaussian import _kernel_map, pair_moments, single_moment
 from scalewise.gaussian._hermite import low_orders
+from scalewise.gaussian.spi import Places, Workspace, kernel_map
 
 LARGEST = (0.0, 0.2, 0.5, -0.7, 0.9, 0.99, 1.0, -1.0)
 SMOOTH = [n for n in BUILTIN_NAMES if sw.activation(n).is_smooth]

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from scalewise.activations import activation
-from scalewise.gaussian import PairTables, pair_moments, pair_products
+from scalewise.gaussian import pair_moments
+from scalewise.gaussian._products import pair_products
+from scalewise.gaussian.spi import PairTables
 
 EVEN = ((0, 0), (1, 1), (2, 0), (0, 2), (2, 2), (3, 1), (1, 3))
 ODD = ((1, 0), (0, 1), (2, 1), (1, 2))

@@ -79,8 +79,8 @@ def find_places(
     mixed |= {m for n in readouts for o in inside if (m := found[n]) is not None and m == found[o]}
     module = {n: m for n, m in found.items() if m is not None and m not in mixed}
     alone = tuple(n for n in readouts if n not in module)
-    module |= {n: n for n in alone}
     order = (*sorted(set(module.values()), key=ranks.__getitem__), *alone)
+    module |= {n: n for n in alone}
     reads = {module[n] for n in readouts}
     attends = tuple(n for n, _ in model.named_modules() if bare(n, ()) in made)
     return ModulePlaces(module, order, tuple(m for m in order if m in reads), attends, alone)

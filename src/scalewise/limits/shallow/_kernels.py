@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, Index, checked
-from scalewise.gaussian import Places, Workspace, kernel_map
+from scalewise.gaussian.spi import Places, Workspace, kernel_map
 from scalewise.limits.shallow._reference import Reference
 from scalewise.tasks import Task
 

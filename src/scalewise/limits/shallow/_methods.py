@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewise.gaussian import kernel_map
+from scalewise.gaussian.spi import kernel_map
 from scalewise.limits._loop import Recorded, RunCourse
 from scalewise.limits.shallow._kernels import expectations
 from scalewise.limits.shallow._particles import UnitParticles

@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from scalewise.activations import Activation
 from scalewise.critical.spi import jet
-from scalewise.gaussian import increment, line_rule, why_unconverged
+from scalewise.gaussian.spi import increment, line_rule, why_unconverged
 
 # Value, its first two derivatives in K, and Var[sigma²].
 _ANY = ("g", "g1", "g2", "vss")

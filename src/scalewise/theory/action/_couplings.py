@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise.gaussian import joint_rule
+from scalewise.gaussian.spi import joint_rule
 from scalewise.networks.spi import Width
 
 Kernel = Float[np.ndarray, "_ _"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import JointRule, joint_rule
+from scalewise.gaussian.spi import JointRule, joint_rule
 
 # Beyond the four coordinates of `joint_rule`: derivatives are noisier than values, so that a coarse
 # product rule still beats samples.

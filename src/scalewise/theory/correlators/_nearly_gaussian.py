@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Count, checked
-from scalewise.gaussian import joint_rule
+from scalewise.gaussian.spi import joint_rule
 from scalewise.networks.spi import Width
 from scalewise.theory.correlators._gaussian_derivatives import check_square, lowered
 

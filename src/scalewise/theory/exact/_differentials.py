@@ -20,7 +20,8 @@ from jaxtyping import Float
 from scalewise._checked import Index, checked
 from scalewise._extras import require
 from scalewise.activations import Activation
-from scalewise.gaussian import Estimate, joint_rule, line_rule
+from scalewise.gaussian import Estimate
+from scalewise.gaussian.spi import joint_rule, line_rule
 from scalewise.networks import Network
 from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory.exact._differential_types import (

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import Places
+from scalewise.gaussian.spi import Places
 from scalewise.networks.spi import Attend, attention, logits_of, seen, slopes_of_logits
 from scalewise.theory.flow._units import normals, rooted
 

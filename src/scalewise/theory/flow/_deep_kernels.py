@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import KernelMap, Places, Workspace, kernel_map
+from scalewise.gaussian.spi import KernelMap, Places, Workspace, kernel_map
 from scalewise.networks import Network
 from scalewise.theory._tables._scan import scan
 from scalewise.theory.flow._trajectory import NODES, Stretch, lengths, pause

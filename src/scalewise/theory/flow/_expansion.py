@@ -25,7 +25,8 @@ from jaxtyping import Float, Int
 
 from scalewise._checked import checked
 from scalewise.activations import Activation
-from scalewise.gaussian import clipped, pair_moments
+from scalewise.gaussian import pair_moments
+from scalewise.gaussian.spi import clipped
 from scalewise.networks import Network
 from scalewise.networks.spi import Plain
 from scalewise.theory._tables._line_moments import VERTEX

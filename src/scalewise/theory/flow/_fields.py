@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from scalewise.gaussian import Places
+from scalewise.gaussian.spi import Places
 from scalewise.networks.spi import (
     Attend,
     Concat,

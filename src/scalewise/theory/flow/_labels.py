@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewise.gaussian import KernelMap, Other, Places
+from scalewise.gaussian.spi import KernelMap, Other, Places
 from scalewise.networks.spi import Program, fixed_fields
 from scalewise.theory.flow._attention import MOST_HEADS, Mixing
 from scalewise.theory.flow._maps import NormMap

@@ -21,13 +21,8 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.gaussian import (
-    JointRule,
-    combined,
-    four_point_covariances,
-    joint_rule,
-    shaken,
-)
+from scalewise.gaussian import four_point_covariances
+from scalewise.gaussian.spi import JointRule, combined, joint_rule, shaken
 from scalewise.theory.flow._pairs import (
     FIRST,
     SECOND,

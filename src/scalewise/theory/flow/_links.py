@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scalewise.gaussian import KernelMap, Places, kernel_map
+from scalewise.gaussian.spi import KernelMap, Places, kernel_map
 from scalewise.networks.spi import (
     Concat,
     Draw,

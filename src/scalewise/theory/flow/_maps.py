@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import KernelMap, Places, kernel_map
+from scalewise.gaussian.spi import KernelMap, Places, kernel_map
 from scalewise.networks.spi import Normalise, Pointwise
 from scalewise.theory.flow._means import Mean
 

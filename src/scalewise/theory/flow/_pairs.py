@@ -14,15 +14,14 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from scalewise.activations import Activation
-from scalewise.gaussian import (
+from scalewise.gaussian import Estimate, pair_moments
+from scalewise.gaussian.spi import (
     PAIR_ORDERS,
-    Estimate,
     JointRule,
     clipped,
     feature_means,
     high_moments,
     increment,
-    pair_moments,
     resolved,
     two_input_covariances,
 )

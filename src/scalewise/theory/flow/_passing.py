@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from scalewise.gaussian import Places
+from scalewise.gaussian.spi import Places
 from scalewise.networks import Network
 from scalewise.networks.spi import (
     Attend,

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from scalewise.gaussian import Places
+from scalewise.gaussian.spi import Places
 from scalewise.networks.spi import Attend, Matrix, Mix, PositionMap, Program, Taps
 from scalewise.theory.flow._moves import add_moved
 

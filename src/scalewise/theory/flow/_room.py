@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scalewise.gaussian import KernelMap
+from scalewise.gaussian.spi import KernelMap
 
 _SMALLER = 16  # times
 _BLOCK = 4  # arrays: what a chain of layers needs at once

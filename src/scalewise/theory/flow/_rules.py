@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from scalewise.gaussian import KernelMap, Places
+from scalewise.gaussian.spi import KernelMap, Places
 from scalewise.networks.spi import (
     Attend,
     Concat,

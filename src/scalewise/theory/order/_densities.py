@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from scalewise.activations import Activation
-from scalewise.gaussian import joint_rule
+from scalewise.gaussian.spi import joint_rule
 from scalewise.theory.flow._layer import POINTS, SCRAMBLES
 
 Labels = Int[np.ndarray, " _pair"]

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
-from scalewise.gaussian import Places
+from scalewise.gaussian.spi import Places
 from scalewise.networks.spi import Draw, Mix, NetworkCourse, Program, Weigh, course
 from scalewise.theory.flow._fields import Fields
 from scalewise.theory.flow._labels import blocks

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scalewise.gaussian import at_least_usual
+from scalewise.gaussian.spi import at_least_usual
 from scalewise.networks import Network
 from scalewise.theory.flow._units import Scrambled
 from scalewise.theory.order._exact_products import ExactProducts

@@ -15,13 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.gaussian import (
-    SHAKES,
-    line_rule,
-    shaken,
-    two_input_covariances,
-    with_shakes,
-)
+from scalewise.gaussian.spi import SHAKES, line_rule, shaken, two_input_covariances, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory._tables._line_moments import preactivation_names

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import PairTables
+from scalewise.gaussian.spi import PairTables
 from scalewise.theory.order._layout import (
     Hop,
     Layout,

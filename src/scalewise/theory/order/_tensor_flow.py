@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._checked import Told, checked
-from scalewise.gaussian import SCRAMBLES, SHAKES, with_shakes
+from scalewise.gaussian.spi import SCRAMBLES, SHAKES, with_shakes
 from scalewise.networks import Network
 from scalewise.networks.spi import Plain, course
 from scalewise.observables import OBSERVABLES, of_letter

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from scalewise.gaussian import SHAKES
+from scalewise.gaussian.spi import SHAKES
 from scalewise.networks.spi import NetworkCourse
 from scalewise.theory.flow._layer import Between, Evaluated, Expectations, LayerExpectations, Shaken
 from scalewise.theory.order._fluctuations import OrderOne

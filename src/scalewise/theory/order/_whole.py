@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from scalewise.gaussian import with_shakes
+from scalewise.gaussian.spi import with_shakes
 from scalewise.networks import Network
 from scalewise.networks.spi import Program, course
 from scalewise.observables import of_letter

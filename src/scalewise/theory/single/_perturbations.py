@@ -38,7 +38,7 @@ from jaxtyping import Float
 from scalewise._arrays import float_array
 from scalewise._checked import Positive, checked
 from scalewise._readable import readable
-from scalewise.gaussian import line_rule
+from scalewise.gaussian.spi import line_rule
 from scalewise.networks import Network
 from scalewise.networks.spi import Numbers, Plain, check_inputs
 from scalewise.theory._tables._line_table import line_table

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.gaussian import at_least_usual
+from scalewise.gaussian.spi import at_least_usual
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._kernels import SampleKernels
 from scalewise.training._moved_kinks import HALF, in_words, moved, places

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scalewise.gaussian import combined
+from scalewise.gaussian.spi import combined
 from scalewise.networks import Network
 from scalewise.training.posterior._neurons import Nodes, Push
 from scalewise.training.posterior._responses import Slope

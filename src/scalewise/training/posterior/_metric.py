@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from scalewise.gaussian import at_least_usual, with_shakes
+from scalewise.gaussian.spi import at_least_usual, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.spi import runs_of, untold

@@ -14,7 +14,7 @@ from scipy.special import gammaln, stdtrit
 from scalewise._checked import NotNegative, checked
 from scalewise._labelled import dataset, variable
 from scalewise._threads import blas_threads_for
-from scalewise.gaussian import combined
+from scalewise.gaussian.spi import combined
 from scalewise.networks.spi import Plain
 from scalewise.tasks import Task
 from scalewise.training._algorithms import Bayes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalewise.gaussian import combined
+from scalewise.gaussian.spi import combined
 from scalewise.networks import Network
 from scalewise.training._algorithm import Algorithm
 from scalewise.training._asked import Asked

@@ -31,7 +31,7 @@ import scipy.linalg
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from scalewise.gaussian import Places, Workspace, kernel_map
+from scalewise.gaussian.spi import Places, Workspace, kernel_map
 from scalewise.networks import Network
 
 # The logarithm of the likelihood of the targets, mean (output, test) and covariance (output, output_1, test,

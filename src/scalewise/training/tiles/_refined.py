@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from scalewise.gaussian import at_least_usual
+from scalewise.gaussian.spi import at_least_usual
 from scalewise.training.tiles._rules import Accuracy
 
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scalewise.gaussian import at_least_usual, with_shakes
+from scalewise.gaussian.spi import at_least_usual, with_shakes
 from scalewise.networks import Network
 from scalewise.observables import of_letter
 from scalewise.theory.spi import untold
