@@ -33,7 +33,7 @@ def gradients(tree, seed=0):
     sizes = 10.0 ** rng.uniform(-5, 0, STEPS)
 
     def draw(size):
-        return jax.tree.map(lambda x: jnp.asarray(size * rng.standard_normal(x.shape)), tree)
+        return jax.tree.map(lambda x: jax.device_put(size * rng.standard_normal(x.shape)), tree)
 
     return [draw(size) for size in sizes]
 
@@ -295,7 +295,7 @@ def test_linen_training() -> None:
     params = init_fn(64)
     tx = plan.optax(optax.sgd(1.0))
     for tree in (params, params["params"]):
-        updates, _ = tx.update(tree, tx.init(tree), tree)
+        updates, _ = jax.jit(tx.update)(tree, tx.init(tree), tree)
         ratio = jax.tree.map(lambda u, p: float(-(u / p).ravel()[0]), updates, tree)
         ratio = ratio.get("params", ratio)
         # Linen numbers layers as they are made: the readout first.
@@ -397,7 +397,7 @@ def test_clipping_outside() -> None:
     grads = gradients(params)
     clip = optax.clip_by_global_norm(1e-3)
     got = trained(optax.chain(clip, plan.optax(optax.sgd(0.1))), params, grads)
-    clipped = [clip.update(g, clip.init(params))[0] for g in grads]
+    clipped = [jax.jit(clip.update)(g, clip.init(params))[0] for g in grads]
     wanted = trained(plan.optax(optax.sgd(0.1)), params, clipped)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), got, wanted)
 
