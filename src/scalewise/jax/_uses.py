@@ -92,6 +92,9 @@ class TensorUses:
             self._found += [(v.name, Use("other")) for _, v in seen]
             return None
         alike = [(i, v) for i, v in seen if eqn.invars[i].aval.shape == shape]
+        if len(alike) == len(seen) == 2 and seen[0][1] == seen[1][1]:
+            # A tensor with itself, as in a square.
+            return seen[0][1]
         # A gain runs over some of the axes that a whole tensor has.
         whole = [
             (i, v) for i, v in alike if all(a for a, n in zip(v.axes, shape, strict=True) if n > 1)

@@ -57,6 +57,7 @@ class Flow:
         self._distances: dict[Source, tuple[Value, ...]] = {}
         self._roots: dict[Source, tuple[frozenset[Source], float]] = {}
         self._normed: set[str] = set()
+        self._directed: set[str] = set()
         self._squares: dict[Source, Source] = {}
         self._lengths: dict[Source, int] = {}
         self._centres: set[str] = set()
@@ -161,10 +162,12 @@ class Flow:
 
     def directed(self, weights: Value, norm: Value, power: float) -> Value:
         """A tensor times a `power` of an array, which may be its own norm: then its entries have a known size."""
-        if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), 1.0)]:
-            return replace(weights, unit=norm.size**power) if power == -1 else weights
-        if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), -1.0)]:
-            return replace(weights, unit=norm.size) if power == 1 else weights
+        for root in (1.0, -1.0):
+            if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), root)]:
+                if power != -root:
+                    return weights
+                self._directed.update(s.name for s in weights.parts)
+                return replace(weights, unit=norm.size**-root)
         return weights
 
     def contracted(self, one: Value, two: Value, length: int, *, batched: bool = False) -> Value:
@@ -419,6 +422,7 @@ class Flow:
             products=seen(products),
             distances=seen(distances),
             normed=frozenset(self._normed),
+            directed=frozenset(self._directed),
             choices=tuple(dict.fromkeys(self._choices.sums)),
         )
 

@@ -91,6 +91,7 @@ class Forward:
         products: Further products of two arrays, whose size something else than a softmax tells.
         pieces: By name of tensor the lengths of the arrays that were put together to make what it sums over.
         normed: Tensors whose module writes all that a norm divides by its own size.
+        directed: Tensors that the code divides by their own norm.
         distances: Sums over the difference of two arrays, entry by entry, whose size anything tells.
         choices: Where samples go to a few of many, as to experts: the module, how many there are, and how many are
             chosen.
@@ -105,6 +106,7 @@ class Forward:
     products: tuple[Attention, ...] = ()
     distances: tuple[Attention, ...] = ()
     normed: frozenset[str] = frozenset()
+    directed: frozenset[str] = frozenset()
     choices: tuple[tuple[str, int, int], ...] = ()
     pieces: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

@@ -102,6 +102,7 @@ class Planner:
             ends=t.name in self._ends,
             unused=t.name in self._unused,
             normed=t.name in self._normed,
+            directed=self.probe.passes is not None and t.name in self.probe.passes.narrow.directed,
             of=t.of,
             fixed=fixed,
         )
