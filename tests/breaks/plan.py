@@ -58,6 +58,16 @@ MUTANTS = (
         'if eqn.primitive.name == "reduce_sum":',
         'if eqn.primitive.name == "sum":',
     ),
+    row("plan/_flow.py", "tests/jax/test_both_ways.py")(
+        "flow: a matrix and its transpose are one",
+        "return source if known == length else source._replace(",
+        "return source if known else source._replace(",
+    ),
+    row("jax/_probe.py", "tests/jax/test_both_ways.py")(
+        "jax: a bare matrix that is used both ways is one",
+        "if len(axes) == 2 and all(axes)",
+        "if False",
+    ),
     row("plan/_rows.py", SPHERE)(
         "rows: what a norm says the size of is planned",
         "own = plan[name].directed or plan[name].role is Role.VECTOR",
@@ -70,8 +80,8 @@ MUTANTS = (
     ),
     row("plan/_rows.py", SPHERE)(
         "rows: a gain behind the readout moves at order one",
-        "if gain and quantity in (",
-        "if not gain and quantity in (",
+        "(kind is Kind.UNKNOWN and sphere)",
+        "(kind is Kind.UNKNOWN and not sphere)",
     ),
     row("torch/_uses.py", SPHERE)(
         "uses: rows that were picked are multiplied as a matrix",
@@ -430,9 +440,9 @@ MUTANTS = (
     ),
     of_planner(
         "plan multipliers: what multiplies a tied readout is taken back at the layer",
-        "if d.readout == t.name and t.kind is Kind.MATRIX:",
-        "if False:",
-        TIES,
+        "if d.readout == t.name and t.kind is Kind.MATRIX and",
+        "if False and",
+        "tests/torch/test_autoencoders.py::test_a_base_as_wide_as_the_input_tells_the_same",
     ),
     of_decide(
         "plan roles: a second use inside the network reads out",

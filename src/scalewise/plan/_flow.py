@@ -189,10 +189,15 @@ class Flow:
         given, weights = (one, two) if one.data else (two, one)
         if weights.made:
             return self.bent([given])
-        for source in weights.parts:
+        parts = {self._acting(s, length): f for s, f in weights.parts.items()}
+        for source in parts:
             self._meet(given, source)
-            self._lengths[source] = length
-        return Value(dict(weights.parts), trails=given.trails)
+        return Value(parts, trails=given.trails)
+
+    def _acting(self, source: Source, length: int) -> Source:
+        """A tensor that sums over an axis, apart from where it summed over another, as to decode."""
+        known = self._lengths.setdefault(source, length)
+        return source if known == length else source._replace(kind="again")
 
     def _product(self, size: float, length: int, trails: Mapping[Source, Trail]) -> Value:
         product = self.new("product", size)
@@ -399,7 +404,7 @@ class Flow:
                 continue
             for e in edges:
                 after[e.source] = max(after.get(e.source, 0.0), e.factor, key=abs)
-        found: dict[str, dict[str, Multiplied]] = {"weight": {}, "lookup": {}}
+        found: dict[str, dict[str, Multiplied]] = {"weight": {}, "lookup": {}, "again": {}}
         for source in {*after, *into, *self._inside}:
             if source.name:
                 inside = abs(self._inside.get(source, 1.0)) or 1.0
@@ -423,6 +428,7 @@ class Flow:
             distances=seen(distances),
             normed=frozenset(self._normed),
             directed=frozenset(self._directed),
+            again=found["again"],
             choices=tuple(dict.fromkeys(self._choices.sums)),
         )
 

@@ -84,6 +84,7 @@ class Forward:
         attentions: In the order in which they are made.
         weights: By name of tensor, where it multiplies or is added.
         lookups: By name of tensor, where its rows are picked.
+        again: By name of tensor, where it sums over another axis than at first.
         uses: By name of tensor, what operations do with its axes.
         paths: Which tensors lie between which.
         filled: Tensors that multiply with one number in all their entries, other than 1: at another width, where
@@ -107,6 +108,7 @@ class Forward:
     distances: tuple[Attention, ...] = ()
     normed: frozenset[str] = frozenset()
     directed: frozenset[str] = frozenset()
+    again: Mapping[str, Multiplied] = field(default_factory=dict)
     choices: tuple[tuple[str, int, int], ...] = ()
     pieces: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

@@ -50,7 +50,7 @@ class Planner:
         weights, lookups = self.gauges
         in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
         gauge = (lookups if is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
-        if d.readout == t.name and t.kind is Kind.MATRIX:
+        if d.readout == t.name and t.kind is Kind.MATRIX and t.name not in self.again:
             # What multiplies the one tensor in both places is where the code reads out.
             gauge = Gauge()
         if t.of:
@@ -153,6 +153,16 @@ class Planner:
     def gauges(self) -> Gauges:
         """Powers by which the model's own code multiplies weights, and what is looked up."""
         return ({}, {}) if self.probe.passes is None else gauges(self.probe.passes)
+
+    @cached_property
+    def again(self) -> Mapping[str, Gauge]:
+        """The same of tensors where they sum over another axis than at first; of all that do."""
+        passes = self.probe.passes
+        if passes is None:
+            return {}
+        one, two = (replace(p, weights=p.again, lookups={}) for p in (passes.narrow, passes.wide))
+        found = gauges(replace(passes, narrow=one, wide=two))[0]
+        return {n: found.get(n, Gauge()) for n in one.weights.keys() & two.weights.keys()}
 
     @cached_property
     def kept(self) -> set[str]:

@@ -349,8 +349,13 @@ def _powers(
     if late or starts_small(plan):
         return power, -math.inf
     least = getattr(p, f"{quantity}_least", power)
-    gain = plan[name].role is Role.FIXED and plan[name].kind in (Kind.GAIN, Kind.UNKNOWN)
-    if gain and quantity in (Quantity.OWN_CHANGE, Quantity.GRADIENT):
+    kind, sphere = plan[name].kind, any(t.directed for t in plan.tensors)
+    gain = kind is Kind.GAIN or (kind is Kind.UNKNOWN and sphere)
+    if (
+        gain
+        and plan[name].role is Role.FIXED
+        and quantity in (Quantity.OWN_CHANGE, Quantity.GRADIENT)
+    ):
         # A gain behind the readout multiplies what that returns, which starts small.
         own = quantity is Quantity.OWN_CHANGE
         return power, min(least, _readout(plan, measured)[1]) if own else -math.inf
