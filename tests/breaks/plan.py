@@ -60,8 +60,8 @@ MUTANTS = (
     ),
     row("plan/_flow.py", "tests/jax/test_both_ways.py")(
         "flow: a matrix and its transpose are one",
-        "return source if known == length else source._replace(",
-        "return source if known else source._replace(",
+        "return source if not over or known == frozenset(over) else",
+        "return source if True else",
     ),
     row("jax/_probe.py", "tests/jax/test_both_ways.py")(
         "jax: a bare matrix that is used both ways is one",

@@ -12,7 +12,7 @@ carried through squares, sums, roots and quotients.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -60,6 +60,7 @@ class Flow:
         self._directed: set[str] = set()
         self._squares: dict[Source, Source] = {}
         self._lengths: dict[Source, int] = {}
+        self._over: dict[Source, frozenset[int]] = {}
         self._centres: set[str] = set()
         self._choices = Choices()
 
@@ -170,7 +171,15 @@ class Flow:
                 return replace(weights, unit=norm.size**-root)
         return weights
 
-    def contracted(self, one: Value, two: Value, length: int, *, batched: bool = False) -> Value:
+    def contracted(
+        self,
+        one: Value,
+        two: Value,
+        length: int,
+        *,
+        batched: bool = False,
+        over: Collection[int] = (),
+    ) -> Value:
         """A product summed over an axis: a layer, or a product of two arrays.
 
         Args:
@@ -178,6 +187,7 @@ class Flow:
             two: The second.
             length: Of the axis.
             batched: Whether there is one product for each of several samples or heads.
+            over: Of a tensor of the model the axes that are summed over, where they are known.
         """
         if not (one.data or two.data):
             both = self.joined([self.scaled(one, two.size), self.scaled(two, one.size)])
@@ -189,15 +199,16 @@ class Flow:
         given, weights = (one, two) if one.data else (two, one)
         if weights.made:
             return self.bent([given])
-        parts = {self._acting(s, length): f for s, f in weights.parts.items()}
+        parts = {self._acting(s, over): f for s, f in weights.parts.items()}
+        self._lengths |= dict.fromkeys(parts, length)
         for source in parts:
             self._meet(given, source)
         return Value(parts, trails=given.trails)
 
-    def _acting(self, source: Source, length: int) -> Source:
+    def _acting(self, source: Source, over: Collection[int]) -> Source:
         """A tensor that sums over an axis, apart from where it summed over another, as to decode."""
-        known = self._lengths.setdefault(source, length)
-        return source if known == length else source._replace(kind="again")
+        known = self._over.setdefault(source, frozenset(over))
+        return source if not over or known == frozenset(over) else source._replace(kind="again")
 
     def _product(self, size: float, length: int, trails: Mapping[Source, Trail]) -> Value:
         product = self.new("product", size)

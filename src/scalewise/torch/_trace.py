@@ -237,7 +237,8 @@ class Trace(TorchDispatchMode):
         if a is None or b is None:
             known = a if b is None else b
             return self.flow.bent([]) if known is None else known
-        found = self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        over = self.uses.over(two, -2) if a.data else self.uses.over(one, -1)
+        found = self.flow.contracted(a, b, one.shape[-1], batched=batched, over=over)
         self._reads(*((two, one) if a.data else (one, two)), one.shape[-1])
         for source in found.parts:
             if source.kind == "product":

@@ -124,6 +124,11 @@ class UseTrace:
                 continue
             self._plain(operation, view, alone=len(seen) == 1, result=results)
 
+    def over(self, tensor: Tensor, axis: int) -> frozenset[int]:
+        """The axes of a parameter that an axis of a tensor runs over; none of other tensors."""
+        view = self._view(tensor)
+        return _NONE if view is None or len(view.axes) < -axis else view.axes[axis]
+
     def _plain(self, operation: str, view: _View, *, alone: bool, result: list[Tensor]) -> None:
         if view.picked and operation != "mul":
             # Rows that were picked are activations, whatever becomes of them.
