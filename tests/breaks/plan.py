@@ -438,12 +438,6 @@ MUTANTS = (
         'if u.verb == "summed"}',
         TIES,
     ),
-    of_planner(
-        "plan multipliers: what multiplies a tied readout is taken back at the layer",
-        "if d.readout == t.name and t.kind is Kind.MATRIX and",
-        "if False and",
-        "tests/torch/test_autoencoders.py::test_a_base_as_wide_as_the_input_tells_the_same",
-    ),
     of_decide(
         "plan roles: a second use inside the network reads out",
         "last = Role.OUTPUT if t.name in ends else Role.BOTTLENECK",

@@ -50,9 +50,6 @@ class Planner:
         weights, lookups = self.gauges
         in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
         gauge = (lookups if is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
-        if d.readout == t.name and t.kind is Kind.MATRIX and t.name not in self.again:
-            # What multiplies the one tensor in both places is where the code reads out.
-            gauge = Gauge()
         if t.of:
             gauge = self._of_length(t)
         forward = Fraction(0) if t.name in self.kept else gauge.total
