@@ -58,6 +58,12 @@ MUTANTS = (
         'if eqn.primitive.name == "reduce_sum":',
         'if eqn.primitive.name == "sum":',
     ),
+    row("plan/_run.py", STRANGERS)(
+        "run: a spare readout is waited for",
+        "if n in readouts and n not in spare)",
+        "if n in readouts)",
+        f"{STRANGERS}::test_a_readout_that_the_pass_leaves_alone_goes_by_the_one_that_it_takes",
+    ),
     row("plan/_flow.py", "tests/jax/test_both_ways.py")(
         "flow: a matrix and its transpose are one",
         "return source if not over or known == frozenset(over) else",
