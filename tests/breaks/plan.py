@@ -19,6 +19,7 @@ LATENT = "tests/torch/test_latent.py::test_what_a_norm_divides_starts_as_a_hidde
 DISTANCES = "tests/jax/test_distances.py"
 of_planner = row("plan/_planner.py", DECIDE)
 BARE = "tests/jax/test_bare_arrays.py"
+SPHERE = "tests/jax/test_normalised_weights.py"
 of_ambiguous = row("plan/_ambiguous.py", DECIDE)
 USES = "tests/torch/test_uses.py"
 TIES = "tests/torch/test_ties.py"
@@ -37,7 +38,7 @@ MUTANTS = (
     ),
     row("plan/_flow.py", STRANGERS)(
         "flow: a tensor over its norm has entries of order one",
-        "return replace(weights, unit=norm.size**power) if power == -1 else weights",
+        "return replace(weights, unit=norm.size**-root)",
         "return weights",
         f"{STRANGERS}::test_distances_of_what_has_length_one_do_not_grow",
     ),
@@ -56,6 +57,52 @@ MUTANTS = (
         "jax: a sum of products entry by entry is no matrix",
         'if eqn.primitive.name == "reduce_sum":',
         'if eqn.primitive.name == "sum":',
+    ),
+    row("plan/_run.py", STRANGERS)(
+        "run: a spare readout is waited for",
+        "if n in readouts and n not in spare)",
+        "if n in readouts)",
+        f"{STRANGERS}::test_a_readout_that_the_pass_leaves_alone_goes_by_the_one_that_it_takes",
+    ),
+    row("plan/_flow.py", "tests/jax/test_both_ways.py")(
+        "flow: a matrix and its transpose are one",
+        "return source if not over or known == frozenset(over) else",
+        "return source if True else",
+    ),
+    row("jax/_probe.py", "tests/jax/test_both_ways.py")(
+        "jax: a bare matrix that is used both ways is one",
+        "if len(axes) == 2 and all(axes)",
+        "if False",
+    ),
+    row("plan/_rows.py", SPHERE)(
+        "rows: what a norm says the size of is planned",
+        "own = plan[name].directed or plan[name].role is Role.VECTOR",
+        "own = False",
+    ),
+    row("plan/_rows.py", SPHERE)(
+        "rows: the power of a readout's gradient is that of the loss",
+        "/ widths ** float(plan[n].gauge.total)",
+        "/ widths ** 0.0",
+    ),
+    row("plan/_rows.py", SPHERE)(
+        "rows: a gain behind the readout moves at order one",
+        "(kind is Kind.UNKNOWN and sphere)",
+        "(kind is Kind.UNKNOWN and not sphere)",
+    ),
+    row("torch/_uses.py", SPHERE)(
+        "uses: rows that were picked are multiplied as a matrix",
+        "if a is not None and a.picked and b is not None and not b.picked:",
+        "if False:",
+    ),
+    row("jax/_uses.py", SPHERE)(
+        "jax: a tensor over its own norm is another",
+        "if len(alike) == len(seen) == 2 and seen[0][1] == seen[1][1]:",
+        "if False:",
+    ),
+    row("torch/_trace.py", "tests/torch/test_uses.py::test_rows_of_a_bare_table_are_activations")(
+        "trace: rows of a bare table are weights",
+        "args[0].ndim <= 2",
+        "args[0].ndim < 2",
     ),
     row("plan/_ambiguous.py", BARE)(
         "ambiguous: what ends is a readout however it is used",
@@ -397,12 +444,6 @@ MUTANTS = (
         "plan uses: a sum over picked rows reads out",
         'if u.verb == "summed" and not u.of}',
         'if u.verb == "summed"}',
-        TIES,
-    ),
-    of_planner(
-        "plan multipliers: what multiplies a tied readout is taken back at the layer",
-        "if d.readout == t.name and t.kind is Kind.MATRIX:",
-        "if False:",
         TIES,
     ),
     of_decide(

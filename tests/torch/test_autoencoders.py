@@ -113,6 +113,15 @@ def test_an_autoencoder_trains_at_the_rate_of_its_base(kind: str) -> None:
     assert wide.loss < base.loss + 4 * (base.error + wide.error)
 
 
+def test_a_base_as_wide_as_the_input_tells_the_same() -> None:
+    plan = sw.torch.plan(
+        lambda width: OfLayer(width, 1.0), base={"width": SIDE}, target={"width": 4 * SIDE},
+        strategy=sw.scaling.mup(), inputs=X,
+    )  # fmt: skip
+    assert plan.multipliers == {"encode.weight": 1}
+    assert (plan.factors("encode.weight").init, plan.factors("encode.weight").lr) == (1, 1)
+
+
 def test_a_matrix_to_few_units_and_back_is_refused() -> None:
     class Narrow(OfLayer):
         def __init__(self, width: int, power: float) -> None:

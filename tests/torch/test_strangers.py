@@ -98,6 +98,7 @@ def test_a_readout_that_the_pass_leaves_alone_goes_by_the_one_that_it_takes() ->
             super().__init__()
             self.body = nn.Linear(12, width)
             self.first, self.taken = nn.Linear(width, 4), nn.Linear(width, 4)
+            self.first.requires_grad_(False)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.taken(self.body(x).relu())
@@ -110,3 +111,7 @@ def test_a_readout_that_the_pass_leaves_alone_goes_by_the_one_that_it_takes() ->
         inputs=X,
     )
     assert plan["first.weight"].role is plan["taken.weight"].role is Role.OUTPUT
+    check = plan.verify(
+        X, lambda m, x: (m(x) - x[:, :4]).square().mean(), widths=WIDTHS, seeds=2, progress=False
+    )
+    assert check.ok, str(check)

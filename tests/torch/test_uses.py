@@ -402,3 +402,32 @@ def test_layers_in_a_row_are_told_apart() -> None:
 
     plan = sw.torch.plan(build, base={"width": 32}, target={"width": 128}, strategy="mup")
     assert [plan[f"{k}.weight"].role for k in (0, 1, 3)] == [Role.INPUT, Role.HIDDEN, Role.OUTPUT]
+
+
+class Tabled(nn.Module):
+    """Attention over words whose table is a layer, or a parameter in no module."""
+
+    def __init__(self, width: int, bare: bool) -> None:
+        super().__init__()
+        table = nn.Embedding(FEATURES, width)
+        self.table = table.weight if bare else table
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.last = nn.Linear(width, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        h = self.table(words) if isinstance(self.table, nn.Module) else self.table[words]
+        scores = self.query(h) @ self.key(h).mT / h.shape[-1] ** 0.5
+        return self.last(h + scores.softmax(-1) @ h)
+
+
+def test_rows_of_a_bare_table_are_activations() -> None:
+    def asked(bare: bool) -> Asked:
+        with pytest.raises(Asked, match="heads of the model grow") as found:
+            sw.torch.plan(
+                lambda width: Tabled(width, bare), base={"width": 32}, target={"width": 64},
+                strategy=sw.scaling.mup(), inputs=torch.arange(8).reshape(2, 4) % FEATURES,
+            )  # fmt: skip
+        return found.value
+
+    assert asked(True).answers == asked(False).answers == {"multiplied": ["attention"]}
+    assert str(asked(True)) == str(asked(False))

@@ -113,6 +113,9 @@ def planned(request: Request, options: JaxOptions, sights: Sights) -> Plan:
 def _beside_modules(model: ModelDescription, uses: Uses) -> ModelDescription:
     """The model, with what its code does with a layer's matrix beside what the layer does."""
     ofs = {t.name for t in model.tensors if t.kind is Kind.MATRIX}
+    # A bare one that sums over either of its sides is two matrices, whichever the user calls it.
+    sums = {n: [u.axes if u.verb == "summed" else () for u in found] for n, found in uses.items()}
+    ofs |= {n for n, axes in sums.items() if len(axes) == 2 and all(axes)}
     return explained(model, {name: found for name, found in uses.items() if name in ofs})
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from scalewise.jax._numbers import Computed, Constant, Given, Zeros, inner
-from scalewise.jax._uses import TensorUses, View
+from scalewise.jax._uses import TensorUses, View, summed_axes
 from scalewise.plan.spi import Flow, Passed, Tracks, Value, put_together
 
 # Marks a tensor of the model in what is traced.
@@ -278,8 +278,9 @@ class Walk:
             kernel = eqn.params["dimension_numbers"].rhs_spec
             length = math.prod(shape[i] for i in kernel[1:])
         self.flow.place = place_of(whole.origin)
-        value = self.flow.contracted(one.value, two.value, length, batched=batched)
         matrix, other = (two, one) if one.value.data else (one, two)
+        over = summed_axes(eqn, 1 if matrix is two else 0, matrix.view)
+        value = self.flow.contracted(one.value, two.value, length, batched=batched, over=over)
         if sum(other.pieces) == length and matrix.value is not None and not matrix.value.data:
             self.read |= {s.name: other.pieces for s in matrix.value.parts}
         names = frozenset(s.name for s in value.parts if s.name)

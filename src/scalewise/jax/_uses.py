@@ -92,6 +92,9 @@ class TensorUses:
             self._found += [(v.name, Use("other")) for _, v in seen]
             return None
         alike = [(i, v) for i, v in seen if eqn.invars[i].aval.shape == shape]
+        if len(alike) == len(seen) == 2 and seen[0][1] == seen[1][1]:
+            # A tensor with itself, as in a square.
+            return seen[0][1]
         # A gain runs over some of the axes that a whole tensor has.
         whole = [
             (i, v) for i, v in alike if all(a for a, n in zip(v.axes, shape, strict=True) if n > 1)
@@ -106,18 +109,14 @@ class TensorUses:
         return None
 
     def _contracted(self, eqn: Any, place: int, view: View) -> None:
+        axes, of = summed_axes(eqn, place, view), _NONE
         if eqn.primitive.name == "dot_general":
-            own, batch = (of[place] for of in eqn.params["dimension_numbers"])
-            over = [view.axes[i] for i in own]
+            batch = eqn.params["dimension_numbers"][1][place]
             of = _NONE.union(*(view.axes[i] for i in batch))
-        else:
-            kernel = eqn.params["dimension_numbers"].rhs_spec
-            over, of = [view.axes[i] for i in kernel[1:]], _NONE
-            if place != 1 or eqn.params["feature_group_count"] != 1:
-                self._found.append((view.name, Use("other")))
-                return
-        axes = tuple(sorted(_NONE.union(*over)))
-        self._found.append((view.name, Use("summed", axes, tuple(sorted(of)))))
+        elif not axes:
+            self._found.append((view.name, Use("other")))
+            return
+        self._found.append((view.name, Use("summed", tuple(sorted(axes)), tuple(sorted(of)))))
 
     def _perhaps_summed(self, eqn: Any, view: View) -> None:
         """A sum of products entry by entry is a matrix too."""
@@ -125,6 +124,19 @@ class TensorUses:
             axes = _NONE.union(*(view.axes[i] for i in eqn.params["axes"]))
             if axes:
                 self._found[view.product] = (view.name, Use("summed", tuple(sorted(axes))))
+
+
+def summed_axes(eqn: Any, place: int, view: View | None) -> frozenset[int]:
+    """Axes of a tensor that a product or a convolution sums over; none where they are not known."""
+    if view is None or len(view.axes) != len(eqn.invars[place].aval.shape):
+        return _NONE
+    if eqn.primitive.name == "dot_general":
+        own = eqn.params["dimension_numbers"][0][place]
+    elif place == 1 and eqn.params["feature_group_count"] == 1:
+        own = eqn.params["dimension_numbers"].rhs_spec[1:]
+    else:
+        return _NONE
+    return _NONE.union(*(view.axes[i] for i in own))
 
 
 def _moved(eqn: Any, place: int, view: View, data: Sequence[bool]) -> View | None:

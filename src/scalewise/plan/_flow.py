@@ -12,7 +12,7 @@ carried through squares, sums, roots and quotients.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -57,8 +57,10 @@ class Flow:
         self._distances: dict[Source, tuple[Value, ...]] = {}
         self._roots: dict[Source, tuple[frozenset[Source], float]] = {}
         self._normed: set[str] = set()
+        self._directed: set[str] = set()
         self._squares: dict[Source, Source] = {}
         self._lengths: dict[Source, int] = {}
+        self._over: dict[Source, frozenset[int]] = {}
         self._centres: set[str] = set()
         self._choices = Choices()
 
@@ -161,13 +163,23 @@ class Flow:
 
     def directed(self, weights: Value, norm: Value, power: float) -> Value:
         """A tensor times a `power` of an array, which may be its own norm: then its entries have a known size."""
-        if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), 1.0)]:
-            return replace(weights, unit=norm.size**power) if power == -1 else weights
-        if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), -1.0)]:
-            return replace(weights, unit=norm.size) if power == 1 else weights
+        for root in (1.0, -1.0):
+            if [self._roots.get(s) for s in norm.parts] == [(frozenset(weights.parts), root)]:
+                if power != -root:
+                    return weights
+                self._directed.update(s.name for s in weights.parts)
+                return replace(weights, unit=norm.size**-root)
         return weights
 
-    def contracted(self, one: Value, two: Value, length: int, *, batched: bool = False) -> Value:
+    def contracted(
+        self,
+        one: Value,
+        two: Value,
+        length: int,
+        *,
+        batched: bool = False,
+        over: Collection[int] = (),
+    ) -> Value:
         """A product summed over an axis: a layer, or a product of two arrays.
 
         Args:
@@ -175,6 +187,7 @@ class Flow:
             two: The second.
             length: Of the axis.
             batched: Whether there is one product for each of several samples or heads.
+            over: Of a tensor of the model the axes that are summed over, where they are known.
         """
         if not (one.data or two.data):
             both = self.joined([self.scaled(one, two.size), self.scaled(two, one.size)])
@@ -186,10 +199,16 @@ class Flow:
         given, weights = (one, two) if one.data else (two, one)
         if weights.made:
             return self.bent([given])
-        for source in weights.parts:
+        parts = {self._acting(s, over): f for s, f in weights.parts.items()}
+        self._lengths |= dict.fromkeys(parts, length)
+        for source in parts:
             self._meet(given, source)
-            self._lengths[source] = length
-        return Value(dict(weights.parts), trails=given.trails)
+        return Value(parts, trails=given.trails)
+
+    def _acting(self, source: Source, over: Collection[int]) -> Source:
+        """A tensor that sums over an axis, apart from where it summed over another, as to decode."""
+        known = self._over.setdefault(source, frozenset(over))
+        return source if not over or known == frozenset(over) else source._replace(kind="again")
 
     def _product(self, size: float, length: int, trails: Mapping[Source, Trail]) -> Value:
         product = self.new("product", size)
@@ -395,7 +414,7 @@ class Flow:
                 continue
             for e in edges:
                 after[e.source] = max(after.get(e.source, 0.0), e.factor, key=abs)
-        found: dict[str, dict[str, Multiplied]] = {"weight": {}, "lookup": {}}
+        found: dict[str, dict[str, Multiplied]] = {"weight": {}, "lookup": {}, "again": {}}
         for source in {*after, *into, *self._inside}:
             if source.name:
                 inside = abs(self._inside.get(source, 1.0)) or 1.0
@@ -419,5 +438,7 @@ class Flow:
             products=seen(products),
             distances=seen(distances),
             normed=frozenset(self._normed),
+            directed=frozenset(self._directed),
+            again=found["again"],
             choices=tuple(dict.fromkeys(self._choices.sums)),
         )

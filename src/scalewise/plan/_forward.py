@@ -84,6 +84,7 @@ class Forward:
         attentions: In the order in which they are made.
         weights: By name of tensor, where it multiplies or is added.
         lookups: By name of tensor, where its rows are picked.
+        again: By name of tensor, where it sums over another axis than at first.
         uses: By name of tensor, what operations do with its axes.
         paths: Which tensors lie between which.
         filled: Tensors that multiply with one number in all their entries, other than 1: at another width, where
@@ -91,6 +92,7 @@ class Forward:
         products: Further products of two arrays, whose size something else than a softmax tells.
         pieces: By name of tensor the lengths of the arrays that were put together to make what it sums over.
         normed: Tensors whose module writes all that a norm divides by its own size.
+        directed: Tensors that the code divides by their own norm.
         distances: Sums over the difference of two arrays, entry by entry, whose size anything tells.
         choices: Where samples go to a few of many, as to experts: the module, how many there are, and how many are
             chosen.
@@ -105,6 +107,8 @@ class Forward:
     products: tuple[Attention, ...] = ()
     distances: tuple[Attention, ...] = ()
     normed: frozenset[str] = frozenset()
+    directed: frozenset[str] = frozenset()
+    again: Mapping[str, Multiplied] = field(default_factory=dict)
     choices: tuple[tuple[str, int, int], ...] = ()
     pieces: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 from scalewise.plan._axes import ratios_of
 from scalewise.plan._computed import refuse_bounded
 from scalewise.plan._decide import Decision, decided, fan_in_ratio
-from scalewise.plan._description import TensorDescription
 from scalewise.plan._errors import PlanError
 from scalewise.plan._experts import experts_asked
 from scalewise.plan._forward import Gauge
@@ -24,7 +23,6 @@ from scalewise.plan._questions import Question, Wording, ask
 from scalewise.plan._request import Request
 from scalewise.plan._roles import Kind, Role, RoleSpec
 from scalewise.plan._table import Plan, TensorPlan
-from scalewise.scaling import Strategy
 
 _HALF = Fraction(1, 2)
 _PLAIN = Wording()
@@ -60,7 +58,7 @@ def make_plan(
     planner = Planner(probe, request, decisions)
     refuse_bounded(decisions, strategy, planner.gauges[0])
     rows = tuple(map(planner.row, decisions))
-    readouts = _tied_readouts(decisions, strategy, planner.widened, width, planner.gauges)
+    readouts = _tied_readouts(decisions, planner, width)
     seen = (n for found in planner.gauges for n in found)
     refuse_unknown(r.keep, probe.passes, seen, (m.name for m, _ in readouts))
     readouts = [
@@ -169,15 +167,9 @@ def _known(
         )
 
 
-def _tied_readouts(
-    decisions: list[Decision],
-    strategy: Strategy,
-    targets: dict[str, TensorDescription],
-    width: Fraction,
-    seen: tuple[Mapping[str, Gauge], Mapping[str, Gauge]],
-) -> list[Needed]:
+def _tied_readouts(decisions: list[Decision], planner: Planner, width: Fraction) -> list[Needed]:
     """The factor that makes an embedding's weights small enough to read out with."""
-    out = []
+    out, strategy = [], planner.request.strategy
     first, last = strategy.first, strategy.last
     for d in decisions:
         if d.readout is None or strategy.plain_biases:
@@ -188,11 +180,13 @@ def _tied_readouts(
                 "multiplier gives both the size and the learning rate they need. Untie them, or take a "
                 "strategy of the family from neural tangent to maximal update."
             )
-        shape = targets[d.tensor.name].shape
+        name = d.tensor.name
+        shape = planner.widened[name].shape
         summed = Decision(d.tensor, Role.OUTPUT, d.layer, d.fan_in)
         ratios = {"fan_in": fan_in_ratio(summed, d.tensor.shape, shape), "width": width}
         # Beside what the model's own code does to the readout, and to the embedding.
-        own = [pair.get(d.tensor.name, Gauge()).total for pair in seen]
+        pair = planner.gauges if name not in planner.again else (planner.again, planner.gauges[0])
+        own = [seen.get(name, Gauge()).total for seen in pair]
         powers = Powers(-_HALF, -last.p / 2 - own[0] + own[1])
         own_code = d.readout == d.tensor.name
         bare = d.tensor.owner == d.tensor.name

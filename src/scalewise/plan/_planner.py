@@ -50,9 +50,6 @@ class Planner:
         weights, lookups = self.gauges
         in_block, absorbs = t.name in self.repeated, t.name in self.absorbing
         gauge = (lookups if is_looked_up(probe.passes, t) else weights).get(t.name, Gauge())
-        if d.readout == t.name and t.kind is Kind.MATRIX:
-            # What multiplies the one tensor in both places is where the code reads out.
-            gauge = Gauge()
         if t.of:
             gauge = self._of_length(t)
         forward = Fraction(0) if t.name in self.kept else gauge.total
@@ -102,6 +99,7 @@ class Planner:
             ends=t.name in self._ends,
             unused=t.name in self._unused,
             normed=t.name in self._normed,
+            directed=self.probe.passes is not None and t.name in self.probe.passes.narrow.directed,
             of=t.of,
             fixed=fixed,
         )
@@ -152,6 +150,16 @@ class Planner:
     def gauges(self) -> Gauges:
         """Powers by which the model's own code multiplies weights, and what is looked up."""
         return ({}, {}) if self.probe.passes is None else gauges(self.probe.passes)
+
+    @cached_property
+    def again(self) -> Mapping[str, Gauge]:
+        """The same of tensors where they sum over another axis than at first; of all that do."""
+        passes = self.probe.passes
+        if passes is None:
+            return {}
+        one, two = (replace(p, weights=p.again, lookups={}) for p in (passes.narrow, passes.wide))
+        found = gauges(replace(passes, narrow=one, wide=two))[0]
+        return {n: found.get(n, Gauge()) for n in one.weights.keys() & two.weights.keys()}
 
     @cached_property
     def kept(self) -> set[str]:

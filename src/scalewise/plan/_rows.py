@@ -129,6 +129,8 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
         for quantity in JUDGED:
             sizes = sizes_of(plan, measured, name, quantity)
             top, least = _powers(plan, measured, name, quantity, p, tied)
+            shift = _beside_units(plan, measured, name, quantity, p)
+            top, least = top + shift, least + shift
             drawn = quantity is Quantity.WEIGHT and name not in measured.constant
             slack = _init_slack(plan, measured, name) if drawn else 0.0
             # Weights of several losses have no part in what the model returns.
@@ -148,6 +150,31 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
                 )
             )
     return out
+
+
+def _beside_units(
+    plan: Plan, measured: Measurement, name: str, quantity: Quantity, p: Predicted
+) -> Fraction:
+    """Power by which sizes differ from those planned where tensors are divided by their own norms.
+
+    Such a norm, and not the plan, says how large what they write is, and so what gains multiply. What is planned is
+    how much of it a step changes.
+    """
+    own = plan[name].directed or plan[name].role is Role.VECTOR
+    if not own or not any(t.directed for t in plan.tensors):
+        return _ZERO
+    reads = name in measured.readouts
+    seen = Quantity.FEATURES if reads else Quantity.OUTPUT
+    writes = (Quantity.OUTPUT, Quantity.OWN_CHANGE, Quantity.CHANGE)
+    if quantity not in ((seen, Quantity.FEATURES_CHANGE) if reads else writes):
+        return _ZERO
+    fit = power_law(measured.widths, sizes_of(plan, measured, name, seen))
+    planned = _powers(plan, measured, name, seen, p, tied=False)[0]
+    return (
+        Fraction(round(4 * (fit.slope - float(planned))), 4)
+        if fit.status is Status.FITTED
+        else _ZERO
+    )
 
 
 def passed_on(plan: Plan, measured: Measurement) -> Measurement:
@@ -262,7 +289,12 @@ def from_loss(plan: Plan, measured: Measurement) -> Float[np.ndarray, "width see
     """The largest gradient of a readout where tensors of fixed size follow them, as those of a norm; else 1."""
     if not (measured.readouts and any(part_of_loss(plan, t) for t in plan.tensors)):
         return np.ones((len(measured.widths), measured.seeds))
-    found = [measured.of(n, Quantity.GRADIENT) for n in measured.readouts]
+    # The power that is planned for a readout by itself is no matter of the loss.
+    widths = (measured.widths / measured.widths[0])[:, None]
+    found = [
+        measured.of(n, Quantity.GRADIENT) / widths ** float(plan[n].gauge.total)
+        for n in measured.readouts
+    ]
     largest = np.max([np.where(np.isfinite(g), g, 0.0) for g in found], axis=0)
     return np.where(largest > 0, largest, 1.0)
 
@@ -318,7 +350,18 @@ def _powers(
     late = scaled and quantity in _DRIVEN and not reads_out(plan, plan[name])
     if late or starts_small(plan):
         return power, -math.inf
-    return power, getattr(p, f"{quantity}_least", power)
+    least = getattr(p, f"{quantity}_least", power)
+    kind, sphere = plan[name].kind, any(t.directed for t in plan.tensors)
+    gain = kind is Kind.GAIN or (kind is Kind.UNKNOWN and sphere)
+    if (
+        gain
+        and plan[name].role is Role.FIXED
+        and quantity in (Quantity.OWN_CHANGE, Quantity.GRADIENT)
+    ):
+        # A gain behind the readout multiplies what that returns, which starts small.
+        own = quantity is Quantity.OWN_CHANGE
+        return power, min(least, _readout(plan, measured)[1]) if own else -math.inf
+    return power, least
 
 
 def _readout(plan: Plan, measured: Measurement) -> tuple[list[Fraction], Fraction]:

@@ -132,6 +132,15 @@ class Run:
         sizes = {q: np.full(shape, np.nan) for q in Quantity}
         leaders = {m: self._leader(m) for m in places.order}
         _refuse_one_draw(found, self.scene.names)
+        # A copy of a readout of which neither the pass nor the loss makes use, as adapters keep one.
+        felt = {
+            n
+            for w in found
+            for one in w
+            for (n, q), size in one.tensor.items()
+            if q is Quantity.GRADIENT and size > 0
+        }
+        spare = {t.name for t in self.plans[0].table.tensors if t.unused} - felt
         for i, of_width in enumerate(found):
             for j, one in enumerate(of_width):
                 for (name, quantity), size in one.tensor.items():
@@ -142,7 +151,7 @@ class Run:
             widths=np.array(self.widths, dtype=float),
             tensors=tensors,
             modules=tuple(modules[n] for n in tensors),
-            readouts=tuple(n for n in tensors if n in readouts),
+            readouts=tuple(n for n in tensors if n in readouts and n not in spare),
             sizes=sizes,
             steps=self.steps,
             zero_readout=self.scene.zero_readout,

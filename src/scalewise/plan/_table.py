@@ -84,6 +84,7 @@ class TensorPlan:
         ends: Whether what the model returns is made from what it writes by tensors of fixed size alone.
         unused: Whether the model was seen to return what it does without it: the loss may use it by itself.
         normed: Whether a norm divides what its module returns by its size.
+        directed: Whether the model's own code divides it by its own norm.
         of: Of lengths of weights the tensor that has their direction.
         fixed: Stretches at the target of what it sums over that do not grow with the width: axis, start and stop.
     """
@@ -111,6 +112,7 @@ class TensorPlan:
     ends: bool = False
     unused: bool = False
     normed: bool = False
+    directed: bool = False
     of: str = ""
     fixed: tuple[tuple[int, int, int], ...] = ()
 

@@ -109,6 +109,9 @@ def _both_ways(uses: Collection[Use]) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _told(t: TensorDescription, uses: Collection[Use]) -> TensorDescription:
+    # Rows that were picked are activations, whatever they are summed over; matrices of experts are not.
+    rows = len(t.shape) < 3
+    uses = {Use("picked", u.of) if u.of and rows else u for u in uses}
     verbs = {u.verb for u in uses}
     if verbs == {"added", "picked"}:
         # Rows of a codebook, which activations are compared with before one of them is picked.

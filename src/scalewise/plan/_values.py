@@ -11,7 +11,8 @@ class Source(NamedTuple):
     """Origin of a part of an array.
 
     Args:
-        kind: ``"weight"`` (what a tensor writes), ``"lookup"`` (rows of one), ``"product"`` of two arrays summed
+        kind: ``"weight"`` (what a tensor writes), ``"lookup"`` (rows of one), ``"again"`` (what it
+            writes where it sums over another axis), ``"product"`` of two arrays summed
             over an axis, ``"pair"`` of two arrays entry by entry, ``"square"``, ``"gap"`` (what is positive of a
             difference of two arrays), ``"positive"``, or ``"other"``.
         name: The tensor's, if it is one.

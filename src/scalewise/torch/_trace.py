@@ -74,6 +74,8 @@ class Trace(TorchDispatchMode):
         # Every tensor is kept: a number of one that is gone would be given to another.
         self._known: dict[int, tuple[Tensor, Value]] = {}
         self._passed: dict[int, Passed] = {}
+        # Whole numbers and truth values that depend on the input.
+        self._told: dict[int, Tensor] = {}
         self._weights = {id(p): p for p in model.parameters()}
         self._weightless = Weightless()
         bounded = {key for key, c in computed(model).items() if c.part == "bounded"}
@@ -84,6 +86,8 @@ class Trace(TorchDispatchMode):
         for tensor in tensors_in(inputs):
             if _is_number(tensor):
                 self._know(tensor, Value())
+            else:
+                self._told[id(tensor)] = tensor
 
     def value(self, tensor: Any) -> Value | None:
         """Facts about a tensor; none of constants."""
@@ -128,6 +132,8 @@ class Trace(TorchDispatchMode):
         self.picks.see(name, args, out, in_place=in_place)
         flat = tensors_in((args, kwargs))
         values = [v for v in map(self.value, flat) if v is not None]
+        if any(v.data for v in values) or any(id(t) in self._told for t in flat):
+            self._told |= {id(t): t for t in tensors_in(out) if not _is_number(t)}
         if not values or (self.picks.zero(out) and self.value(out) is None):
             return out
         found = self._result(name, args, kwargs, flat, values)
@@ -135,7 +141,7 @@ class Trace(TorchDispatchMode):
             found = self.flow.few(found, *few)
         self.pieces.see(name, args, flat, out)
         made = [self.passed(t) for t in flat if self.value(t) is not None]
-        passed = self.tracks.through(made, data=found.data, lookup=name in _LOOKUPS)
+        passed = self.tracks.through(made, data=found.data, lookup=self._looks_up(name, args, flat))
         for tensor in tensors_in(out):
             if _is_number(tensor):
                 self._note(tensor, found)
@@ -174,7 +180,7 @@ class Trace(TorchDispatchMode):
             return values[0]
         if name in ("argmax", "argmin"):
             return flow.ordered(values[0])
-        if name in _LOOKUPS:
+        if self._looks_up(name, args, flat):
             return flow.looked_up(values[0])
         if name in ("sub", "rsub") and len(flat) == len(values) == 2:
             return flow.difference(values[0], values[1], _alike(*flat))
@@ -218,12 +224,21 @@ class Trace(TorchDispatchMode):
             return flow.scaled(flow.bent(values, "positive"), 1 / flat[0].shape[[*args][1]])
         return flow.bent(values, "positive" if name in _SATURATING else "other")
 
+    def _looks_up(self, name: str, args: tuple[Any, ...], flat: list[Tensor]) -> bool:
+        """True if an operation picks rows of a tensor by what the model is given."""
+        if name in _LOOKUPS:
+            return True
+        # What is left of a table without its first axis are rows; of experts, matrices are.
+        picks = name in ("index", "index_select", "gather") and args[0].ndim <= 2
+        return picks and self._fixed(args[0]) and any(id(t) in self._told for t in flat[1:])
+
     def _product(self, one: Tensor, two: Tensor, *, batched: bool) -> Value:
         a, b = self.value(one), self.value(two)
         if a is None or b is None:
             known = a if b is None else b
             return self.flow.bent([]) if known is None else known
-        found = self.flow.contracted(a, b, one.shape[-1], batched=batched)
+        over = self.uses.over(two, -2) if a.data else self.uses.over(one, -1)
+        found = self.flow.contracted(a, b, one.shape[-1], batched=batched, over=over)
         self._reads(*((two, one) if a.data else (one, two)), one.shape[-1])
         for source in found.parts:
             if source.kind == "product":

@@ -95,7 +95,8 @@ class UseTrace:
             out: What it returned.
             fixed: Whether a tensor is made of the model's parameters alone.
         """
-        tensors = tensors_in(args)
+        # A tensor times itself is one of which a square is taken.
+        tensors = list({id(t): t for t in tensors_in(args)}.values())
         seen = [(t, v) for t in tensors if (v := self._view(t)) is not None]
         if not seen:
             self._perhaps_summed(operation, args)
@@ -123,12 +124,20 @@ class UseTrace:
                 continue
             self._plain(operation, view, alone=len(seen) == 1, result=results)
 
+    def over(self, tensor: Tensor, axis: int) -> frozenset[int]:
+        """The axes of a parameter that an axis of a tensor runs over; none of other tensors."""
+        view = self._view(tensor)
+        return _NONE if view is None or len(view.axes) < -axis else view.axes[axis]
+
     def _plain(self, operation: str, view: _View, *, alone: bool, result: list[Tensor]) -> None:
-        if operation in _ADDING:
-            verb = Use("picked", tuple(sorted(view.picked))) if view.picked else Use("added")
-            self._found.append((view.name, verb))
+        if view.picked and operation != "mul":
+            # Rows that were picked are activations, whatever becomes of them.
+            self._found.append((view.name, Use("picked", tuple(sorted(view.picked)))))
+        elif operation in _ADDING:
+            self._found.append((view.name, Use("added")))
         elif operation == "mul" and alone:
-            self._found.append((view.name, Use("multiplied")))
+            picked = tuple(sorted(view.picked))
+            self._found.append((view.name, Use("picked", picked) if picked else Use("multiplied")))
             self._kept.append(result[0])
             self._products[id(result[0])] = (len(self._found) - 1, view)
         elif "norm" in operation and not operation.startswith("linalg"):
@@ -152,6 +161,10 @@ class UseTrace:
 
     def _contracted(self, one: Tensor, two: Tensor) -> None:
         a, b = self._view(one), self._view(two)
+        if a is not None and a.picked and b is not None and not b.picked:
+            # Rows that were picked are activations.
+            self._found.append((a.name, Use("picked", tuple(sorted(a.picked)))))
+            a = None
         if a is not None and b is not None:
             # The second reads rows of the first, or the two make a matrix: which of these, its module tells.
             read = tuple(sorted(_NONE.union(*(b.axes[-2:-1] or b.axes))))
