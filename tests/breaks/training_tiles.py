@@ -245,11 +245,6 @@ MUTANTS = (
         "[accuracy.across]",
         f"{TESTS}::test_every_accuracy_has_nodes_of_its_own",
     ),
-    of_sums(
-        "tiles, sums: those of one tensor in another order",
-        "zip(places, np.split(out, ends[:-1], axis=2), strict=True)",
-        "zip(places[::-1], np.split(out, ends[:-1], axis=2), strict=True)",
-    ),
     of_refined(
         "tiles, errors: more than a step is believed",
         "min(1.0, max(shares, default=1.0))",

@@ -611,7 +611,7 @@ def test_the_first_nodes_are_coarser_rules(name: str, inputs: int, thinned: int)
         np.testing.assert_allclose((u * w) @ u.T, np.eye(2), atol=atol)
 
 
-@pytest.mark.parametrize(("name", "sd"), [("sin", 1.0), ("sin", 0.6), *thorough(("tanh", 1.2))])
+@pytest.mark.parametrize(("name", "sd"), [("sin", 1.265), ("softplus", 0.474)])
 def test_every_accuracy_has_nodes_of_its_own(name: str, sd: float) -> None:
     """Two accuracies with one error would look exact; the errors of squares of two inputs fall with each."""
     sigma, rho = sw.activation(name), np.array([[1.0, 0.2], [0.2, 1.0]])

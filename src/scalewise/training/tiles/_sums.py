@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,7 @@ from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
-TILE = 640_000  # numbers of an array over a tile
+TILE = 500_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
 KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
@@ -85,40 +85,25 @@ class Sums:
 
     def run(self) -> None:
         """All sums that were added."""
-        groups: dict[tuple[str, Labels], dict[tuple[tuple[int, int], bool], list[int]]] = (
-            defaultdict(lambda: defaultdict(list))
-        )
+        self._found = [
+            np.zeros((self.samples, self.samples if one.every else self.count, len(one.weights)))
+            for one in self._wanted
+        ]
+        groups: dict[tuple[str, Labels], list[int]] = defaultdict(list)
         for place, one in enumerate(self._wanted):
-            groups[one.letter, one.labels][one.over, one.every].append(place)
-        together = {
-            of: [self._together(places) for places in kinds.values()]
-            for of, kinds in groups.items()
-        }
+            groups[one.letter, one.labels].append(place)
         wide = frozenset(one.letter for one in self._wanted if one.every)
         narrow = frozenset(one.letter for one in self._wanted) - wide
         for tensors in self._watched(narrow):
             first, second = tensors[0].tile.rows[2:]
             for turned in (False, True)[: 1 + (first is not second)]:
                 rows = (second, first) if turned else (first, second)
-                for (letter, labels), sums in together.items():
+                for (letter, labels), places in groups.items():
                     asked = tuple(_TURNED[x] for x in labels) if turned else labels
                     whole = tensors[letter in narrow].last(letter, *asked)
                     whole = whole.swapaxes(2, 3) if turned else whole
-                    for one, out in sums:
-                        self._collect(one, out, whole, rows)
-        self._found = [np.empty(0)] * len(self._wanted)
-        for of, kinds in groups.items():
-            for places, (_, out) in zip(kinds.values(), together[of], strict=True):
-                ends = np.cumsum([len(self._wanted[place].weights) for place in places])
-                for place, part in zip(places, np.split(out, ends[:-1], axis=2), strict=True):
-                    self._found[place] = part
-
-    def _together(self, places: list[int]) -> tuple[_Sum, np.ndarray]:
-        """Sums over the same labels of the same tensor as one, and what is found of them."""
-        one = self._wanted[places[0]]
-        weights = np.concatenate([self._wanted[place].weights for place in places])
-        found = np.zeros((self.samples, self.samples if one.every else self.count, len(weights)))
-        return replace(one, weights=weights), found
+                    for place in places:
+                        self._collect(place, whole, rows)
 
     def _add(self, one: _Sum) -> int:
         self._wanted.append(one)
@@ -163,30 +148,22 @@ class Sums:
             if not stays:
                 kept[j] = ({}, {})
 
-    def _collect(
-        self, one: _Sum, out: np.ndarray, whole: np.ndarray, rows: tuple[np.ndarray, np.ndarray]
-    ) -> None:
-        """A tile's part of a sum, from a tensor as it lies in memory, blocks in front."""
-        laid, other_rows = whole.transpose(2, 3, 0, 1), np.arange(self.count)
-        if not one.every:
-            laid = laid[..., : self.count]
-        at = {1: other_rows, 2: rows[0], 3: rows[1]}
+    def _collect(self, place: int, whole: np.ndarray, rows: tuple[np.ndarray, np.ndarray]) -> None:
+        """A tile's part of a sum, from a tensor as it lies in memory, blocks in front: nothing is copied."""
+        one, out = self._wanted[place], self._found[place]
+        laid = whole.transpose(2, 3, 0, 1)[..., : self.samples if one.every else self.count]
+        at = {1: np.arange(self.count), 2: rows[0], 3: rows[1]}
         x, y = one.over
         weights = one.weights[:, at[x][:, None], at[y]].astype(whole.dtype, copy=False)
-        if (x, y) == (2, 3):
+        if x == 2:
             size, shape = laid.shape[0] * laid.shape[1], laid.shape[2:]
             sums = weights.reshape(len(weights), size) @ laid.reshape(size, shape[0] * shape[1])
             out += sums.reshape(len(weights), *shape).transpose(1, 2, 0)
             return
-        inner = np.ascontiguousarray(
-            np.moveaxis(weights if x == 1 else weights.swapaxes(1, 2), 0, 2)
-        )
-        block = y if x == 1 else x
-        if block == 3:
-            laid = laid.swapaxes(0, 1)
-        # Of one sample of a block after the other: no copy of the tensor.
-        for part, own in zip(laid, inner.swapaxes(0, 1), strict=True):
-            out[:, at[5 - block]] += (part @ own).swapaxes(0, 1)
+        # Over label 1, then one sample of the block after the other.
+        of_block = np.ascontiguousarray(weights.transpose(2, 1, 0))
+        for part, own in zip(laid if y == 2 else laid.swapaxes(0, 1), of_block, strict=True):
+            out[:, at[5 - y]] += (part @ own).swapaxes(0, 1)
 
 
 def tables(layers: int, samples: int, train: int) -> int:
