@@ -79,8 +79,8 @@ MUTANTS = (
     ),
     of_recursions(
         "tiles, widths: ratio forgotten",
-        "yield self._site.r, first.value, second.value, old",
-        "yield 1.0, first.value, second.value, old",
+        "yield self._site.r, first.value, _total(terms)",
+        "yield 1.0, first.value, _total(terms)",
     ),
     of_recursions(
         "tiles, product: a factor left out",
@@ -195,8 +195,8 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: small where nothing moves",
-        "share[name] * at_least_usual(value, steps[name])",
-        "share[name] * steps[name]",
+        "part * at_least_usual(value, steps[name])",
+        "part * steps[name]",
     ),
     of_refined(
         "tiles, errors: a step that is small by chance is believed",
@@ -232,6 +232,18 @@ MUTANTS = (
         "max(shares, default=1.0)",
         "min(shares, default=1.0)",
         SHARES,
+    ),
+    of_refined(
+        "tiles, errors: a share of a step that is larger than the outcome",
+        "max(share[name], 1.0)",
+        "share[name]",
+        SHARES,
+    ),
+    of_rules(
+        "tiles, nodes: two accuracies at one step",
+        "_until(accuracy.across, _ACROSS)",
+        "[accuracy.across]",
+        f"{TESTS}::test_every_accuracy_has_nodes_of_its_own",
     ),
     of_refined(
         "tiles, errors: more than a step is believed",

@@ -567,6 +567,11 @@ def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:
         np.testing.assert_allclose(errors["one"], 2 * share * 0.1 * np.sqrt(2), rtol=1e-9)
     for level, next_ in itertools.pairwise(levels):
         assert level.series > next_.series
+    # Of a step that is larger than the outcome no share is believed.
+    _, errors = _refined.refined(
+        outcomes(1.1, 0.1, 0.1, 0.1), lambda _: False, outcomes(2.4, 2.0, 2.0, 2.0)
+    )
+    np.testing.assert_allclose(errors["one"], 2 * 1.0 * np.sqrt(2), rtol=1e-2)
     # A leap over one accuracy leaves a share that is that of both steps together.
     leap = levels[::2]
     _, errors = _refined.refined(whole, lambda _: True, outcomes(3, 2.5, 2, 2), levels=leap)
@@ -604,6 +609,31 @@ def test_the_first_nodes_are_coarser_rules(name: str, inputs: int, thinned: int)
         assert w.sum() == pytest.approx(1.0)
         atol = 0.1 if count == rule.nodes[-1] and thinned == 3 else 0.02
         np.testing.assert_allclose((u * w) @ u.T, np.eye(2), atol=atol)
+
+
+@pytest.mark.parametrize(("name", "sd"), [("sin", 1.265), ("softplus", 0.474)])
+def test_every_accuracy_has_nodes_of_its_own(name: str, sd: float) -> None:
+    """Two accuracies with one error would look exact; the errors of squares of two inputs fall with each."""
+    sigma, rho = sw.activation(name), np.array([[1.0, 0.2], [0.2, 1.0]])
+    levels = (*_refined.ACCURACIES, _refined._FINEST)
+    lattices = [_rules.rule_for(sigma, rho, sd, accuracy).u for accuracy in levels]
+    for axis in range(2):
+        steps = [np.diff(np.unique(u[axis].round(9))).min() for u in lattices]
+        assert all(fine < 0.95 * coarse for coarse, fine in itertools.pairwise(steps))
+    if name != "sin":
+        return
+    # Of sin² of both, by the sum and the difference of the angles.
+    alone, both, apart = (np.exp(-2 * sd**2 * x) for x in (1.0, 2.4, 1.6))
+    wanted, errors = 0.25 * (1 - 2 * alone + (both + apart) / 2), []
+    s, t = np.sqrt(0.6), np.sqrt(0.4)
+    for accuracy in levels:
+        rule = _rules.rule_for(sigma, rho, sd, accuracy)
+        (u1, u2), w = rule.u, rule.w
+        found = w @ (np.sin(sd * (s * u1 + t * u2)) * np.sin(sd * (s * u1 - t * u2))) ** 2
+        errors.append(abs(found - wanted))
+    assert all(fine < max(0.5 * coarse, 1e-9) for coarse, fine in itertools.pairwise(errors)), (
+        errors
+    )
 
 
 AWKWARD = (

@@ -70,6 +70,7 @@ class Tensors:
         self.stack, self.tile, self.sources = stack, tile, sources
         self._wide = wide
         self._own = {standard(*both).pairs for both in map(_component, own) if both is not None}
+        self.answered: dict[tuple[int, Pair, Labels], list[_Answer]] = {}
 
     def covariance(self, layer: int, first: Pair, second: Pair, labels: Labels) -> Value | None:
         """The covariance of jets of a layer, two labels for either pair; ``None`` if it is 0."""
@@ -85,6 +86,8 @@ class Tensors:
         def make(*names: int) -> Value | None:
             return _total(_Below(self, layer - 1).covariance(found.pairs, names))
 
+        if layer > len(self.stack):  # asked once, and not kept
+            return make(*one, *other)
         return self.tile.known((found.pairs, layer), (*one, *other), make)
 
     def shift(self, layer: int, pair: Pair, labels: Labels) -> Value | None:
@@ -153,11 +156,12 @@ class _Below:
                         yield from self._noise(factor * beside * count, term, labels)
         answers = [self._answers(pair, at) for pair, at in sides]
         for first in answers[0]:
-            for second in answers[1]:
-                if charge(first.pair) == charge(second.pair):
-                    at = (*first.labels, *second.labels)
-                    old = self._old(first.pair, second.pair, at)
-                    yield self._site.r, first.value, second.value, old
+            terms = (
+                (second.value, self._old(first.pair, second.pair, (*first.labels, *second.labels)))
+                for second in answers[1]
+                if charge(first.pair) == charge(second.pair)
+            )
+            yield self._site.r, first.value, _total(terms)
 
     def shift(self, pair: Pair, labels: Labels) -> Iterator[Term]:
         r"""The terms of a mean shift: what averages answer to one, and their curvature."""
@@ -178,14 +182,18 @@ class _Below:
 
     def _answers(self, pair: Pair, labels: Labels) -> list[_Answer]:
         """All that a pair of jets answers to, each change once."""
+        place = self._site.layer, pair, labels
+        if place in self._tensors.answered:
+            return self._tensors.answered[place]
         found: dict[Change, Value] = {}
         for factor, part in self._parts(pair):
             for change, terms in response(part, flat=self._flat).items():
                 value = factor * self._mean(terms, labels)
                 found[change] = found[change] + value if change in found else value
-        return [
+        self._tensors.answered[place] = [
             _Answer(value, change.pair, self._at(change, labels)) for change, value in found.items()
         ]
+        return self._tensors.answered[place]
 
     def _mean(self, terms: Mapping[Expectation, float], labels: Labels) -> Value:
         """A sum of expectations at two labels."""

@@ -43,7 +43,7 @@ def refined(
     An error is twice what may be left after the last step from one accuracy to the next: a share of the step that
     is found where a finer accuracy is cheap, and otherwise seen from how much smaller steps become. A step may be
     small by chance, so it counts for no less than those before it let expect, and an error is no less than what the
-    accuracy may leave out.
+    accuracy may leave out. Of a step that is larger than the outcome all may be left.
 
     Args:
         found: Callable[[Accuracy], dict[Name, np.ndarray]] by name at an accuracy.
@@ -69,7 +69,9 @@ def refined(
         share = {k: _seen(sizes[k]) if known is None else known for k in values}
         least = _LEAST * accuracy.across
         for name, value in values.items():
-            left_open = _SAFETY * share[name] * at_least_usual(value, steps[name])
+            # Of a step that is larger than the outcome no share is known.
+            part = share[name] if sizes[name][-1] <= _size(value) else max(share[name], 1.0)
+            left_open = _SAFETY * part * at_least_usual(value, steps[name])
             errors[name] = np.asarray(np.maximum(left_open, least * _size(value)))
         asked = {k: v for k, v in values.items() if wanted is None or k in wanted}
         still = {k for k, v in (rounding or {}).items() if _size(steps[k]) <= _size(v)}

@@ -18,9 +18,14 @@ Matrix = Float[np.ndarray, "sample sample"]
 Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
-STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
+STEPS = 1.2 * 0.94 ** np.arange(44)  # of the trapezoid rule, in standard deviations
 TERMS = 128  # of the series, at most
-_STEP, _COARSE = 5, 0.1  # of accuracies of the series, and the coarsest of them
+_STEP = 5  # from one accuracy to the next
+_COARSE = 0.1  # the coarsest accuracy of the series
+_ALONG, _ACROSS = (
+    2e-5,
+    1e-2,
+)  # the coarsest of nodes, along the sum of two inputs and along their difference
 _FINER = 0.1  # for three inputs, of which there are few
 FAR = 9.0  # standard deviations beyond which nothing is
 CLOSE = 1e-7  # of s or t: two inputs that are one
@@ -29,7 +34,7 @@ _FACTORS = 4  # derivatives of two factors, together, at most
 # Terms of the series from which a half, a quarter, ... of the nodes are enough: at this accuracy of it, and how
 # many more at one that is finer by `_STEP`. Later where the series ends before its terms are small.
 _ROUGH = 1e-2
-_FEWER, _LATER = (2, 4, 8), (2, 4, 6)
+_FEWER, _LATER = (3, 6, 10), (2, 4, 6)
 _FEWER_OPEN, _LATER_OPEN = (6, 12), (2, 4)
 _INNER = 4  # nodes of what is left of a sample, more than coefficients
 _WIDEST, _CLOSEST = 26.0, 0.025  # nodes that tell of all terms: their end, and their distance
@@ -105,7 +110,10 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> N
         accuracy: Wanted.
     """
     alike, apart = np.sqrt((1 + rho.max()) / 2), np.sqrt((1 - rho.min()) / 2)
-    steps = _step(sigma, sd * alike, accuracy.nodes), _step(sigma, sd * apart, accuracy.across)
+    steps = (
+        _step(sigma, sd * alike, _until(accuracy.nodes, _ALONG)),
+        _step(sigma, sd * apart, _until(accuracy.across, _ACROSS)),
+    )
     radius = _radius(sigma, sd * alike, accuracy.nodes)
     lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
     needed, left = _terms_for(sigma, sd * _residual(rho), accuracy)
@@ -125,7 +133,7 @@ def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> N
         accuracy: Of expectations of four inputs.
     """
     nodes, series = accuracy.nodes * _FINER, accuracy.series * _FINER
-    step, radius = _step(sigma, sd, nodes), _radius(sigma, sd, nodes)
+    step, radius = _step(sigma, sd, _until(nodes, _ALONG)), _radius(sigma, sd, nodes)
     line = np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
     residual = np.sqrt(np.clip(1 - np.square(rho).min(), 0.0, 1.0))
     finer = Accuracy(nodes, nodes, series)
@@ -196,20 +204,39 @@ def _factorials(count: int) -> Float[np.ndarray, " term"]:
     return np.cumprod(np.maximum(np.arange(count), 1.0))
 
 
-def _step(sigma: Activation, scale: float, accuracy: float) -> float:
-    """The largest at which four factors that are one input are found.
+def _step(sigma: Activation, scale: float, levels: Sequence[float]) -> float:
+    """The largest at which four factors that are one input are found, and smaller than at any coarser accuracy.
 
-    Of what oscillates one input may be found by chance, and smaller ones are not.
+    Of what oscillates one input may be found by chance, and smaller ones are not; and two accuracies at one step
+    have one error, which their difference does not show.
+
+    Args:
+        sigma: The activation.
+        scale: The standard deviation of the input.
+        levels: Accuracies, the last one wanted.
     """
+    passed = 0
     for step in STEPS:
-        for orders, part in product_of(_PRODUCTS, _SCALES):
-            found, _ = _on_line(sigma, orders, part * scale, step)
-            known, size = _on_line(sigma, orders, part * scale, step / 2)
-            if abs(found - known) > accuracy * size:
-                break
-        else:
-            return float(step)
+        if _found(sigma, scale, step, levels[passed]):
+            passed += 1
+            if passed == len(levels):
+                return float(step)
     return float(STEPS[-1])
+
+
+def _found(sigma: Activation, scale: float, step: float, accuracy: float) -> bool:
+    for orders, part in product_of(_PRODUCTS, _SCALES):
+        found, _ = _on_line(sigma, orders, part * scale, step)
+        known, size = _on_line(sigma, orders, part * scale, step / 2)
+        if abs(found - known) > accuracy * size:
+            return False
+    return True
+
+
+def _until(accuracy: float, coarsest: float) -> list[float]:
+    """An accuracy and those that are coarser by `_STEP`, the coarsest first."""
+    coarser = max(0, round(np.log(coarsest / accuracy) / np.log(_STEP)))
+    return [accuracy * float(_STEP) ** k for k in range(coarser, -1, -1)]
 
 
 def _radius(sigma: Activation, scale: float, accuracy: float) -> float:
@@ -277,9 +304,7 @@ def _terms_for(
     Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
     """
     left = tails(sigma, scale)
-    coarser = max(0, round(np.log(_COARSE / accuracy.series) / np.log(_STEP)))
-    levels = accuracy.series * float(_STEP) ** np.arange(coarser, -1, -1)
-    found, open_ = {}, 0.0
+    levels, found, open_ = _until(accuracy.series, _COARSE), {}, 0.0
     for p, q in np.ndindex(DERIVATIVES + 1, DERIVATIVES + 1):
         if p + q > _FACTORS:
             continue

@@ -20,7 +20,7 @@ from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
-TILE = 400_000  # numbers of an array over a tile
+TILE = 500_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
 KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
@@ -149,19 +149,21 @@ class Sums:
                 kept[j] = ({}, {})
 
     def _collect(self, place: int, whole: np.ndarray, rows: tuple[np.ndarray, np.ndarray]) -> None:
-        """A tile's part of a sum."""
+        """A tile's part of a sum, from a tensor as it lies in memory, blocks in front: nothing is copied."""
         one, out = self._wanted[place], self._found[place]
-        at: dict[int, np.ndarray] = {2: rows[0], 3: rows[1]}
-        if not one.every:
-            whole, at[1] = whole[:, : self.count], np.arange(self.count)
+        laid = whole.transpose(2, 3, 0, 1)[..., : self.samples if one.every else self.count]
+        at = {1: np.arange(self.count), 2: rows[0], 3: rows[1]}
         x, y = one.over
         weights = one.weights[:, at[x][:, None], at[y]].astype(whole.dtype, copy=False)
-        found = np.tensordot(whole, weights, ((x, y), (1, 2)))
-        (other,) = {1, 2, 3} - {x, y}
-        if other == 1:
-            out += found
-        else:
-            out[:, at[other]] += found
+        if x == 2:
+            size, shape = laid.shape[0] * laid.shape[1], laid.shape[2:]
+            sums = weights.reshape(len(weights), size) @ laid.reshape(size, shape[0] * shape[1])
+            out += sums.reshape(len(weights), *shape).transpose(1, 2, 0)
+            return
+        # Over label 1, then one sample of the block after the other.
+        of_block = np.ascontiguousarray(weights.transpose(2, 1, 0))
+        for part, own in zip(laid if y == 2 else laid.swapaxes(0, 1), of_block, strict=True):
+            out[:, at[5 - y]] += (part @ own).swapaxes(0, 1)
 
 
 def tables(layers: int, samples: int, train: int) -> int:
@@ -179,5 +181,4 @@ def blocks(stack: Sequence[Site], samples: int, train: int) -> Iterator[np.ndarr
     """
     given = samples * sum(sum(site.given.rule.nodes) for site in stack)
     step = max(1, int(np.sqrt(min(TILE // samples**2, _GIVEN // given))))
-    for start in range(0, train, step):
-        yield np.arange(start, min(start + step, train))
+    yield from np.array_split(np.arange(train), -(-train // step))
