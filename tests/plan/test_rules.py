@@ -191,6 +191,8 @@ def test_factor_is_exact_where_ratios_cancel() -> None:
         0.5, rel=1e-15
     )
     assert Powers(Fraction(-1, 3), HALF, HALF).factor({}) == 1.0
+    with pytest.raises(ValueError, match=r"`ratios` must have names out of fan_in, .*; got 'size'"):
+        third.factor({"size": HALF})
 
 
 @each("model", [mlp, language_model])

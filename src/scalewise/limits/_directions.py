@@ -131,7 +131,6 @@ class Side:
         inverse = _inverse(factor)
         new = (along[b:, k:] - C @ left.T) @ inverse.T
         # No row of a batch lies along a new direction that comes after it.
-        # A row of the batch lies along the new directions of itself and of those before.
         last = np.searchsorted(kept, np.arange(len(X)), side="right") - 1
         new[np.arange(b) > last[:, None]] = 0.0
         squares = (left**2).sum(axis=1) + (factor**2).sum(axis=1)

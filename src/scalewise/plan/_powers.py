@@ -62,8 +62,14 @@ class Powers:
 
         Args:
             ratios: By the names of the exponents; what is missing does not change.
+
+        Raises:
+            ValueError: If a name is none of an exponent.
         """
-        assert set(ratios) <= set(AXES), f"no sizes of these names: {set(ratios) - set(AXES)}"
+        if unknown := sorted(set(ratios) - set(AXES)):
+            raise ValueError(
+                f"`ratios` must have names out of {', '.join(AXES)}; got {unknown[0]!r}."
+            )
         total: dict[Fraction, Fraction] = {}
         for axis in AXES:
             if power := getattr(self, axis):  # nearly all are 0, and to hash fractions is slow
