@@ -10,7 +10,7 @@ import numpy as np
 from cases import Case
 
 # By name, for the package imports what is used when it is used, and imports are not counted.
-from scalewise import MLP, predict
+from scalewise import MLP, Network, predict
 
 
 def network(case: Case) -> Network:
