@@ -153,7 +153,7 @@ class Planner:
 
     @cached_property
     def again(self) -> Mapping[str, Gauge]:
-        """The same of tensors where they sum over another axis than at first; of all that do."""
+        """Gauges of tensors where they sum over another axis than at first, of all that do."""
         passes = self.probe.passes
         if passes is None:
             return {}

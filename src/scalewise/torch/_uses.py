@@ -95,8 +95,10 @@ class UseTrace:
             out: What it returned.
             fixed: Whether a tensor is made of the model's parameters alone.
         """
-        # A tensor times itself is one of which a square is taken.
-        tensors = list({id(t): t for t in tensors_in(args)}.values())
+        tensors = tensors_in(args)
+        if operation == "mul" and len(tensors) == 2 and tensors[0] is tensors[1]:
+            # Entry by entry a tensor times itself is its square.
+            tensors = tensors[:1]
         seen = [(t, v) for t in tensors if (v := self._view(t)) is not None]
         if not seen:
             self._perhaps_summed(operation, args)
