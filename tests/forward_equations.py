@@ -44,7 +44,7 @@ def derivatives(z: Array, sigma: Any) -> tuple[Array, ...]:
     for _ in range(3):
         functions.append(lambda z, f=functions[-1]: jax.jvp(f, (z,), (jnp.ones_like(z),))[1])
     with jax.enable_x64(True):
-        return tuple(np.asarray(f(jnp.asarray(z))) for f in functions)
+        return tuple(map(np.asarray, jax.jit(lambda z: [f(z) for f in functions])(z)))
 
 
 def first_layer(ntk: Array) -> LayerTensors:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import numpy as np
 
 import scalewise as sw
@@ -24,6 +28,21 @@ def net(
     """An MLP of width 100 with one output."""
     width = rest.pop("width", 100)
     return sw.MLP(depth, width, activation, input_dim=features, output_dim=1, **rest)
+
+
+def in_a_row(tree: Any) -> tuple[np.ndarray, Callable[[Any], Any]]:
+    """All numbers of a pytree, and it again of such a row; as `ravel_pytree`, which compiles for each shape."""
+    leaves, form = jax.tree.flatten(tree)
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])
+
+    def back(row: Any) -> Any:
+        parts = (
+            row[end - np.size(a) : end].reshape(a.shape)
+            for a, end in zip(leaves, ends, strict=True)
+        )
+        return jax.tree.unflatten(form, parts)
+
+    return np.concatenate([np.ravel(leaf) for leaf in leaves]), back
 
 
 def agrees_at_two_widths(

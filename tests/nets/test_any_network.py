@@ -33,7 +33,7 @@ def test_the_ntk_of_a_network_is_that_of_its_jacobian(name: str) -> None:
     parameters = init_weights(net, 4, dtype="float64")
     assert sum(a.size for part in parameters for a in part) == net.parameters
     with jax.enable_x64(True):
-        both = jnp.asarray(np.concatenate([X, OTHER]))
+        both = np.concatenate([X, OTHER])
         J = jax.jit(jax.jacrev(lambda p: outputs_of_parameters(net, p, both)))(parameters)
     expected = 0.0
     for (k, node), W, b in zip(random_layers(net.program), *J, strict=True):
@@ -83,7 +83,7 @@ def test_skip_connections_around_the_last_layer_are_part_of_the_outputs() -> Non
         return z
 
     with jax.enable_x64(True):
-        J = jax.jacrev(forward)(parameters)
+        J = jax.jit(jax.jacrev(forward))(parameters)
     expected = 0.0
     for k, (W, b) in enumerate(zip(*J, strict=True)):
         W, b = (np.asarray(a).reshape(3, 4, -1) for a in (W, b))

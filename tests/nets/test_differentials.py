@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 import scalewise as sw
 from grids import thorough
+from networks import in_a_row
 from scalewise.nets import (
     empirical_differential,
     empirical_ntk,
@@ -38,7 +38,7 @@ def tiny() -> sw.Network:
 
 def all_derivatives(net: sw.Network, parameters: object, top: int) -> tuple[list, np.ndarray]:
     """d^m z_{i;a} / d theta^m as full tensors (output, sample, P, ..., P), and the diagonal lambda."""
-    flat, unravel = ravel_pytree(parameters)
+    flat, unravel = in_a_row(parameters)
     sigma = net.activation.traceable()
 
     def forward(theta: jax.Array) -> jax.Array:
@@ -61,7 +61,7 @@ def all_derivatives(net: sw.Network, parameters: object, top: int) -> tuple[list
             np.full(b.shape, rate) for b, rate in zip(parameters.biases, net.lambda_b, strict=True)
         ),
     )
-    return tensors, np.asarray(ravel_pytree(rates)[0])
+    return tensors, in_a_row(rates)[0]
 
 
 @pytest.fixture(scope="module")

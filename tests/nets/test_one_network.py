@@ -4,7 +4,6 @@ import itertools
 from functools import cache
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import scalewise as sw
 from forward_equations import layers
 from grids import thorough
+from networks import in_a_row
 from scalewise.nets import (
     Parameters,
     empirical_ddntk,
@@ -59,7 +59,7 @@ def learning_rates(net, parameters):
     biases = tuple(
         np.full(b.shape, r) for r, b in zip(net.lambda_b, parameters.biases, strict=True)
     )
-    return np.asarray(jax.flatten_util.ravel_pytree(Parameters(weights, biases))[0])
+    return in_a_row(Parameters(weights, biases))[0]
 
 
 @cache
@@ -68,7 +68,7 @@ def defined(name, depth):
     net = uneven(name)
     parameters = init_weights(net, 3, dtype="float64")
     with jax.enable_x64(True):
-        flat, shaped = jax.flatten_util.ravel_pytree(parameters)
+        flat, shaped = in_a_row(parameters)
         lam = learning_rates(net, parameters)
         functions = [lambda p: outputs(name, shaped(p), jnp.asarray(X), depth)]
         for nested in (jax.jacrev, jax.jacfwd, jax.jacfwd):
@@ -184,7 +184,7 @@ def test_symmetries_of_one_network():
 def step(net, parameters, eta, y):
     """Parameters after one step of gradient descent with the rates of the network."""
     with jax.enable_x64(True):
-        flat, shaped = jax.flatten_util.ravel_pytree(parameters)
+        flat, shaped = in_a_row(parameters)
 
         def loss(p):
             return 0.5 * jnp.sum((outputs("tanh", shaped(p), jnp.asarray(X), 3) - y) ** 2)

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 import scalewise as sw
 from architectures import RATES, fields_by_matrices
 from grids import thorough
+from networks import in_a_row
 from refusals import unlike
 from scalewise.nets import (
     Parameters,
@@ -64,10 +64,10 @@ def defined(name: str, layer: int | None = None) -> tuple[np.ndarray, ...]:
         return fields_by_matrices(below, weights, x)[-1].reshape(len(x), -1)
 
     with jax.enable_x64(True):
-        flat, shaped = ravel_pytree(parameters)
+        flat, shaped = in_a_row(parameters)
         own = zip(rates_of(program).values(), *parameters, strict=True)
         each = [(np.full(W.shape, rate[1]), np.full(b.shape, rate[0])) for rate, W, b in own]
-        lam = np.asarray(ravel_pytree(Parameters(*zip(*each, strict=True)))[0])
+        lam = in_a_row(Parameters(*zip(*each, strict=True)))[0]
         functions = [fields]
         for nested in (jax.jacrev, jax.jacfwd, jax.jacfwd):
             functions.append(nested(functions[-1]))
@@ -166,10 +166,10 @@ def test_a_maximum_has_the_dntk_of_its_slopes() -> None:
     got = empirical_dntk(net, parameters, x)[0, 0, 0, 0, 0, 0]
     # Half the change of the NTK along the gradient that it is made of.
     with jax.enable_x64(True):
-        flat, shaped = ravel_pytree(parameters)
+        flat, shaped = in_a_row(parameters)
         own = zip(rates_of(net.program).values(), *parameters, strict=True)
         each = [(np.full(W.shape, rate[1]), np.full(b.shape, rate[0])) for rate, W, b in own]
-        lam = ravel_pytree(Parameters(*zip(*each, strict=True)))[0]
+        lam = in_a_row(Parameters(*zip(*each, strict=True)))[0]
 
         def output(theta):
             weights = {

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from architectures import (
     tied_compositions,
 )
 from grids import thorough
+from networks import in_a_row
 from refusals import unlike
 from scalewise.nets import _estimators, _families
 from scalewise.nets._dntk import Differentials, sample_dntk
@@ -78,11 +78,11 @@ def flat_parameters(program, weights):
         if k not in masks
     }
     rates = {
-        k: (jnp.full(w.shape, rates_of(program)[k][1]), jnp.full(b.shape, rates_of(program)[k][0]))
+        k: (np.full(w.shape, rates_of(program)[k][1]), np.full(b.shape, rates_of(program)[k][0]))
         for k, (w, b) in tapped.items()
     }
-    theta, shaped = jax.flatten_util.ravel_pytree(tapped)
-    return theta, jax.flatten_util.ravel_pytree(rates)[0], lambda flat: {**masks, **shaped(flat)}
+    theta, shaped = in_a_row(tapped)
+    return theta, in_a_row(rates)[0], lambda flat: {**masks, **shaped(flat)}
 
 
 def over_last_weights(net, weights) -> dict[str, np.ndarray]:
@@ -91,7 +91,7 @@ def over_last_weights(net, weights) -> dict[str, np.ndarray]:
     taps, below = program.nodes[last].taps, program.channels[program.nodes[last].of[0]]
     theta, rates, shaped = flat_parameters(program, weights)
     count, own = taps * below, net.own(net.depth)
-    every = jnp.concatenate([rates, jnp.full(2 * count, own.lambda_W / count)])
+    every = np.concatenate([rates, np.full(2 * count, own.lambda_W / count)])
 
     def outputs(flat):
         W = flat[len(theta) :].reshape(2, taps, below).transpose(1, 2, 0)
@@ -138,12 +138,12 @@ def drawn(of, sample, vectors: np.ndarray) -> dict[str, np.ndarray]:
     own = np.tile(own, (len(vectors), 1))
     own[:, own.shape[1] - vectors.shape[1] :] = vectors
     chunks = np.array_split(own, -(-len(own) // 64))
-    parts = [sample(jnp.asarray(chunk), jnp.asarray(X), of=of) for chunk in chunks]
+    parts = [sample(chunk, X, of=of) for chunk in chunks]
     means = {
         name: np.concatenate([np.asarray(p[name]) for p in parts])[:, 0].mean(axis=0)
         for name in parts[0]
     }
-    return means | {"weights": of.numbers.drawn_from(jnp.asarray(own[0]))[0]}
+    return means | {"weights": jax.jit(of.numbers.drawn_from)(own[0])[0]}
 
 
 def pairs_of_signs(entries: int) -> np.ndarray:

@@ -3,13 +3,13 @@
 from functools import cache
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
 import scalewise as sw
+from networks import in_a_row
 from refusals import unlike
 from scalewise.jax import tangents
 from scalewise.nets import Parameters, empirical_ntk, init_weights
@@ -75,7 +75,7 @@ def linear_model():
     """Outputs on all samples, their slopes in the parameters in a row, and the rates of these."""
     p = weights()
     with jax.enable_x64(True):
-        theta, back = jax.flatten_util.ravel_pytree(p)
+        theta, back = in_a_row(p)
         J = np.asarray(jax.jit(jax.jacrev(lambda t: forward(back(t), X)))(theta))
         z0 = np.asarray(forward(p, X))
     scale = [np.full(a.size, r) for a, r in zip(*map(jax.tree.leaves, (p, rates(p))), strict=True)]

@@ -147,7 +147,7 @@ def test_a_giant_leap_brings_a_linear_model_to_its_targets() -> None:
         there = Parameters(*giant_leap(NET, p, X, Y))
         d = jax.tree.map(lambda a, b: np.asarray(b) - np.asarray(a), p, there)
         z, slope = jax.jit(lambda a, b: jax.jvp(lambda q: forward(q, X), (a,), (b,)))(p, d)
-    np.testing.assert_allclose(np.asarray(z) + slope, Y, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(np.add(z, slope), Y, rtol=1e-8, atol=1e-10)
     # With the NTK of infinite width instead, what is left falls with the width.
     off = []
     for width in (50, 800):

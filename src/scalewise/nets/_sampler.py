@@ -27,6 +27,7 @@ from scalewise.nets._random import normals, philox, take
 from scalewise.networks import Network
 
 Sigma = Callable[[Any], Any]
+_PADDED = 1 << 17  # entries: to compute twice as many takes longer than to compile
 
 
 class SampledLayer(NamedTuple):
@@ -82,6 +83,16 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 @partial(jax.jit, static_argnames=("sigma", "slopes"))
 def _activate(z: Any, *, sigma: Sigma, slopes: bool) -> tuple[Any, Any]:
     return slope(sigma, z) if slopes else (sigma(z), None)
+
+
+def _activated(z: Any, *, sigma: Sigma, slopes: bool) -> tuple[Any, Any]:
+    """Of the host's arrays as arrays of it; a new shape of few entries need not be compiled."""
+    if not isinstance(z, np.ndarray):
+        return _activate(z, sigma=sigma, slopes=slopes)
+    row = z if z.size > _PADDED else np.resize(z, 1 << max(10, (z.size - 1).bit_length()))
+    values = _activate(row, sigma=sigma, slopes=slopes)
+    s, derivative = (v if v is None else np.ravel(v)[: z.size].reshape(z.shape) for v in values)
+    return s, derivative
 
 
 @in_place
@@ -146,8 +157,7 @@ def draw_layers(
         offset += n[i + 1] * rank
         fresh = _gaussian(xi, R)
         z = _remembered(fresh, z, np.asarray(net.skips[i], dtype)) if net.skips[i] else fresh
-        values = _activate(z, sigma=sigma, slopes=slopes)
-        s, derivative = (v if v is None else _as_numbers(v, numbers) for v in values)
+        s, derivative = _activated(z, sigma=sigma, slopes=slopes)
         gram = _gram(s)
         Q = None
         if i < net.depth - 2:
@@ -181,7 +191,3 @@ def metrics(
                 _gram(layer.z[:, neurons]), np.float64
             )
     return found
-
-
-def _as_numbers(values: Any, like: Any) -> Any:
-    return np.asarray(values) if isinstance(like, np.ndarray) else values
