@@ -23,7 +23,7 @@ def mlp(width, depth=3, *, inputs=5, outputs=2, seed=0, dtype=np.float32):
 
     def layer(n, m):
         W, b = draw((n, m)) / n**0.5, 0.3 * draw(m)
-        return {"W": jnp.asarray(W, dtype), "b": jnp.asarray(b, dtype)}
+        return jax.device_put({"W": W.astype(dtype), "b": b.astype(dtype)})
 
     layers = [layer(n, m) for n, m in pairwise(sizes)]
     return {"layers": layers[:-1], "head": layers[-1]}
@@ -56,14 +56,14 @@ def drawn(key, shape, dtype=float, *_, **__):
     """An initialiser for tests: normal entries by the root of all axes but the last, nothing to compile."""
     del key
     entries = np.random.default_rng(int(np.prod(shape))).standard_normal(shape)
-    return jnp.asarray(entries / max(np.prod(shape[:-1]), 1) ** 0.5, dtype)
+    return jax.device_put((entries / max(np.prod(shape[:-1]), 1) ** 0.5).astype(dtype))
 
 
 def by_numpy(seed):
     """An initialiser of entries over the root of the fan-in, with nothing to compile."""
     rng = np.random.default_rng(seed)
-    return lambda _, shape, dtype=np.float32, *a, **k: jnp.asarray(
-        rng.standard_normal(shape) / shape[0] ** 0.5, dtype
+    return lambda _, shape, dtype=np.float32, *a, **k: jax.device_put(
+        (rng.standard_normal(shape) / shape[0] ** 0.5).astype(dtype)
     )
 
 

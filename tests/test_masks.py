@@ -84,8 +84,8 @@ DRAWN = {
 }  # fmt: skip
 
 
-def masked(lengths=LENGTHS) -> np.ndarray:
-    x = RNG.normal(size=(len(lengths), LONGEST, 3))
+def masked(lengths=LENGTHS, rng=RNG) -> np.ndarray:
+    x = rng.normal(size=(len(lengths), LONGEST, 3))
     x[..., -1] = np.arange(LONGEST) < np.array(lengths)[:, None]
     return x
 
@@ -148,28 +148,38 @@ def test_order_1_over_n_of_a_sample_alone(name: str) -> None:
         assert difference < 5 * error < 0.05 * float(alone[kind][-1].max())
 
 
-# Daily those that between them have windows, ends that meet, a resize, places of their own, maxima and norms.
-BOTH = ["of one size", "maxima of rings"]
+DRAWN_ONCE = [name for name in EXACT | DRAWN if name != "branches"]
 
 
-@pytest.mark.parametrize(
-    "name", [*BOTH, *thorough(*(n for n in EXACT | DRAWN if n not in (*BOTH, "branches")))]
-)
+@pytest.mark.parametrize("name", DRAWN_ONCE)
 def test_one_network_does_to_a_sample_what_it_does_to_it_alone(name: str) -> None:
-    """The same weights; its NTK by JAX and by NumPy."""
-    layers, x = (EXACT | DRAWN)[name], masked()
+    """The same weights; outputs and NTK by NumPy."""
+    lengths = (*LENGTHS, 4)
+    layers, x = (EXACT | DRAWN)[name], masked(lengths, np.random.default_rng(5))
     net = network((sw.Mask(), *layers), (LONGEST, 3), 8)
     parameters = init_weights(net, 3, dtype="float64")
-    whole = empirical_ntk(net, parameters, x)
-    np.testing.assert_allclose(tangents_of(net, parameters, x)[1], whole, rtol=1e-9)
-    for k, length in enumerate(LENGTHS):
+    outputs, whole = tangents_of(net, parameters, x)
+    for k, length in enumerate(lengths):
         short = network(layers, (length, 2), 8)
         pairs = zip(parameters, zip(*shapes_of(short.program).values(), strict=True), strict=True)
         own = Parameters(  # of layers whose places have weights of their own, those of a few
             *([W[: s[0]] for W, s in zip(each, shapes, strict=True)] for each, shapes in pairs)
         )
-        alone = empirical_ntk(short, own, x[k : k + 1, :length, :2])
+        z, alone = tangents_of(short, own, x[k : k + 1, :length, :2])
+        np.testing.assert_allclose(outputs[k], z[0], rtol=1e-9)
         np.testing.assert_allclose(whole[k, k], alone[0, 0], rtol=1e-9)
+
+
+# Daily those that between them have windows, ends that meet, a resize, places of their own, maxima and norms.
+BOTH = ["of one size", "maxima of rings"]
+
+
+@pytest.mark.parametrize("name", [*BOTH, *thorough(*(n for n in DRAWN_ONCE if n not in BOTH))])
+def test_jax_has_the_ntk_that_numpy_has(name: str) -> None:
+    net = network((sw.Mask(), *(EXACT | DRAWN)[name]), (LONGEST, 3), 8)
+    x, parameters = masked(), init_weights(net, 3, dtype="float64")
+    expected = tangents_of(net, parameters, x)[1]
+    np.testing.assert_allclose(empirical_ntk(net, parameters, x), expected, rtol=1e-9)
 
 
 def test_images_of_different_size() -> None:

@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     row("jax/_audit.py", IN_JAX)(
         "jax audit: epsilon of a step that is twice as small",
-        "(large[name] / small[name] - 1)", "large[name] / small[name] / 2",
+        "(float(most) / small - 1)", "float(most) / small / 2",
     ),
     row("jax/_watched.py", IN_JAX)(
         "jax audit: what is passed on with the readout's own change",

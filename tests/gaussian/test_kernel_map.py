@@ -133,6 +133,7 @@ def test_kinks_have_a_series_up_to_correlations_near_1(name: str, monkeypatch) -
         for found, own, pq in zip(
             (tile, slope), (here.diagonal, here.diagonal_slope), kinds, strict=False
         ):
+            np.testing.assert_allclose(own[:3], single_moment(sigma, K, pq).value, rtol=1e-11)
             unit = np.sqrt(np.outer(own[:3], own[:3]))
             np.testing.assert_allclose(found / unit, want[pq].value / unit, rtol=0, atol=1e-11)
     assert direct, "1 is beyond every series"

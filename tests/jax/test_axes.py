@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -66,10 +67,10 @@ def test_moments_follow_the_batch() -> None:
     for seed in range(3):
         grads = init_fn(8, 2, seed)
         (a, one), (b, two) = (
-            t.update(grads, s, params) for t, s in zip((tx, own), states, strict=True)
+            jax.jit(t.update)(grads, s, params) for t, s in zip((tx, own), states, strict=True)
         )
         states = one, two
-        assert all(jnp.allclose(a[k], b[k], rtol=1e-5) for k in a)
+        assert all(np.allclose(a[k], b[k], rtol=1e-5) for k in a)
     # Gradient descent has no moments to change.
     planned({"batch": 8}, policy="completed", optimizer="sgd").optax(optax.sgd(1.0))
 
@@ -114,10 +115,10 @@ def test_the_muon_of_optax_by_its_dimension_numbers() -> None:
         params = kernels(32)
         wrapped = plan.optax(tx, check=False)
         grads = kernels(32)
-        updates, _ = wrapped.update(grads, wrapped.init(params), params)
+        updates, _ = jax.jit(wrapped.update)(grads, wrapped.init(params), params)
         for n in ("inner", "wide"):
-            U, _, Vt = jnp.linalg.svd(grads[n], full_matrices=False)
-            steps[adjust, n] = float(-jnp.vdot(updates[n], U @ Vt) / jnp.vdot(U @ Vt, U @ Vt))
+            U, _, Vt = np.linalg.svd(grads[n], full_matrices=False)
+            steps[adjust, n] = float(-np.vdot(updates[n], U @ Vt) / np.vdot(U @ Vt, U @ Vt))
     # At the base each library's own factor, of the shape there; from then on as the raw factor needs.
     own = {
         ("optax", "inner"): 1.0, ("optax", "wide"): 2.0,

@@ -51,12 +51,18 @@ def planned(optimizer: str, adjust: str | None = None, **more: Any) -> Any:
 def moved(tx: Any, steps: int = 2) -> Any:
     params = eqx.filter(Net(**TARGET), eqx.is_array)
     grads = jax.tree.map(
-        lambda p: 1e-3 * (jnp.sin(jnp.arange(p.size)) + 0.1).reshape(p.shape), params
+        lambda p: (1e-3 * (np.sin(np.arange(p.size)) + 0.1)).reshape(p.shape).astype(p.dtype),
+        params,
     )
+
+    @jax.jit
+    def step(params: Any, state: Any) -> Any:
+        updates, state = tx.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
     state = tx.init(params)
     for _ in range(steps):
-        updates, state = jax.jit(tx.update)(grads, state, params)
-        params = optax.apply_updates(params, updates)
+        params, state = step(params, state)
     return params
 
 

@@ -177,24 +177,28 @@ def _made(optimizer: Any, model: Any) -> Any:
 
 def _tried(tx: Any, table: Plan, params: Any, epsilons: dict[str, float]) -> dict[str, float]:
     """Learning rates as the optimiser's first steps have them; epsilons are noted besides."""
-    compiled = jax.jit(lambda slopes, p: _undecayed(tx).update(slopes, tx.init(p), p)[0])
-    first, second, third = (
-        compiled(jax.tree.map(partial(_gradient, size, uneven), params), params)
+
+    def sizes(slopes: Any, p: Any) -> Any:
+        return jax.tree.map(_sizes, _undecayed(tx).update(slopes, tx.init(p), p)[0])
+
+    compiled = jax.jit(sizes)
+    of_usual, of_small, of_large = (
+        named(
+            table,
+            jax.tree.map(
+                np.asarray,
+                compiled(jax.tree.map(partial(_gradient, size, uneven), params), params),
+            ),
+        )
         for size, uneven in ((_USUAL, False), (_SMALL, False), (_LARGE, True))
     )
-    usual, small, large, even = (
-        named(table, jax.tree.map(size, update))
-        for size, update in (
-            (_largest, first),
-            (_largest, second),
-            (_largest, third),
-            (_is_even, third),
-        )
-    )
-    for name in (n for n in usual if even[n] and small[n]):
-        eps = _SMALL * (large[name] / small[name] - 1)
-        if eps > _LEAST:
-            epsilons[name] = eps
+    usual = {name: float(most) for name, (most, _) in of_usual.items()}
+    for name, (most, least) in of_large.items():
+        small = float(of_small[name][0])
+        if small and least > 0.5 * most:
+            eps = _SMALL * (float(most) / small - 1)
+            if eps > _LEAST:
+                epsilons[name] = eps
     if not any(usual.values()):
         raise PlanError(
             "The first step of the optimiser moves nothing, as a warm-up leaves it at the start: let "
@@ -212,14 +216,11 @@ def _gradient(size: float, uneven: bool, like: Any) -> Any:
     return jax.device_put(entries.astype(like.dtype))
 
 
-def _largest(update: Any) -> float:
-    return float(jnp.max(jnp.abs(update))) if jnp.size(update) else 0.0
-
-
-def _is_even(update: Any) -> bool:
-    """True if each entry moves by a fixed size, whatever its gradient."""
+def _sizes(update: Any) -> Any:
+    """Of an update its largest entry and its least, which is 0 where there are not two."""
     sizes = jnp.abs(update)
-    return bool(jnp.size(update) > 1 and jnp.min(sizes) > 0.5 * jnp.max(sizes))
+    least = sizes.min() if sizes.size > 1 else jnp.zeros((), sizes.dtype)
+    return jnp.stack([sizes.max(initial=0), least])
 
 
 def _undecayed(tx: Any) -> Any:
