@@ -77,7 +77,7 @@ def test_computed_weights_start_as_plain_ones_are_planned(kind: str) -> None:
         np.testing.assert_allclose(model(x), other(x), rtol=1e-4, atol=1e-6)
     again = plan.init(model)
     pairs = zip(jax.tree.leaves(arrays(model)), jax.tree.leaves(arrays(again)), strict=True)
-    assert all(bool((p == q).all()) for p, q in pairs)
+    assert all(np.array_equal(p, q) for p, q in pairs)
     assert plan.table["c.g"].of == "c.layer.weight"
     if kind == "rows":
         assert [plan.factors(f"{n}.g").lr for n in "abc"] == [1, 1, 1 / 2]

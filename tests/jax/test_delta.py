@@ -32,7 +32,7 @@ def init(width: int, heads: int, kind: str, seed: int = 0) -> dict[str, jax.Arra
         shapes |= dict.fromkeys("qkv", (width, width))
         shapes |= {"alpha": (width, heads), "beta": (width, heads)}
     size = {n: 1.0 if n == "emb" else s[0] ** -0.5 for n, s in shapes.items()}
-    found = {n: jnp.asarray(size[n] * draw(s), jnp.float32) for n, s in shapes.items()}
+    found = {n: jax.device_put((size[n] * draw(s)).astype(np.float32)) for n, s in shapes.items()}
     return found | {"decay": jnp.zeros(heads), "step": jnp.full((heads,), -2.0)}
 
 

@@ -33,7 +33,7 @@ def drawn(width: int, seed: int = 0) -> dict[str, jax.Array]:
         "head": (width, 3),
     }
     found = {n: draw(s) / s[0] ** 0.5 for n, s in shapes.items()}
-    return {n: jnp.asarray(x, jnp.float32) for n, x in found.items()}
+    return {n: jax.device_put(x.astype(np.float32)) for n, x in found.items()}
 
 
 def rms(x: jax.Array) -> jax.Array:

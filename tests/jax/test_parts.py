@@ -34,7 +34,9 @@ def drawn(width: int, place: str, seed: int = 0) -> dict[str, jax.Array]:
         "out": (width + more.get("out", 0), 3),
     }
     draw = np.random.default_rng(seed).standard_normal
-    return {n: jnp.asarray(draw(s) / s[0] ** 0.5, jnp.float32) for n, s in shapes.items()}
+    return {
+        n: jax.device_put((draw(s) / s[0] ** 0.5).astype(np.float32)) for n, s in shapes.items()
+    }
 
 
 def applied(place: str) -> Any:

@@ -26,7 +26,7 @@ def planned(target=64, *, s=1, base=16, depths=(3, 3), **more):
 
 def same(one, two):
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
-    return all(a is b or bool((a == b).all()) for a, b in pairs)
+    return all(a is b or np.array_equal(a, b) for a, b in pairs)
 
 
 # (init, lr, eps, weight decay) of layers.0.W, layers.1.W, layers.1.b, head.W, head.b at four times the width:

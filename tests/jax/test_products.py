@@ -25,7 +25,9 @@ RATINGS = DRAW.standard_normal(48).astype(np.float32)
 
 def drawn(seed: int, **shapes: tuple[int, int]) -> dict[str, jax.Array]:
     draw = np.random.default_rng(seed).standard_normal
-    return {n: jnp.asarray(draw(s) / s[0] ** 0.5, jnp.float32) for n, s in shapes.items()}
+    return {
+        n: jax.device_put((draw(s) / s[0] ** 0.5).astype(np.float32)) for n, s in shapes.items()
+    }
 
 
 def towers(width: int, seed: int = 0) -> dict[str, jax.Array]:

@@ -52,9 +52,9 @@ def explicit(f: Any, params: Any, rates: Any) -> tuple[np.ndarray, np.ndarray]:
         z = f(p, X)
         return z[:, None] if z.ndim == 1 else z
 
-    z, J = np.asarray(columns(params)), jax.jacrev(columns)(params)
+    z, J = jax.tree.map(np.asarray, jax.jit(lambda p: (columns(p), jax.jacrev(columns)(p)))(params))
     H = sum(
-        jnp.einsum("aie,bje->abij", g, g * np.ravel(rate))
+        np.einsum("aie,bje->abij", g, g * np.ravel(rate))
         for g, rate in zip(
             (g.reshape(*z.shape, -1) for g in jax.tree.leaves(J)),
             jax.tree.leaves(rates),

@@ -74,6 +74,7 @@ def curvature(
     ]
     theta, rebuilt = ravel_pytree(params)
 
+    @jax.jit
     def columns(moved: Any, x: Any) -> Any:
         z = function(rebuilt(moved), x)
         return z[:, None] if z.ndim == 1 else z

@@ -316,5 +316,6 @@ def _itself(x: Any) -> Any:
 def _doubled(x: Any) -> Any:
     if not _is_array(x):
         return x
-    x = jax.device_put(x)
-    return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
+    # On the host, where nothing is compiled for it.
+    wide = jnp.issubdtype(x.dtype, jnp.floating)
+    return jax.device_put(np.asarray(x).astype(np.float64) if wide else x)

@@ -64,6 +64,7 @@ def tangents(
     # Arrays of NumPy may meet a program that was compiled for another precision.
     params = jax.device_put(params)
 
+    @jax.jit
     def columns(p: Any, some: Any) -> Any:
         z = function(p, some)
         return z[:, None] if z.ndim == 1 else z
