@@ -300,7 +300,7 @@ MUTANTS = (
     ),
     of_hooks(
         "verify sizes: other random numbers after",
-        "        torch.manual_seed(network.seed)\n        recorder",
+        "        seed_torch(network.seed)\n        recorder",
         "        recorder",
     ),
     of_hooks(

@@ -9,7 +9,7 @@ import torch
 @pytest.fixture(autouse=True)
 def _repeatable() -> Iterator[None]:
     threads = torch.get_num_threads()
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)

@@ -53,6 +53,12 @@ class BuiltNetwork:
     trained: Callable[[float], torch.optim.Optimizer | Together] | None = None
 
 
+def seed_torch(seed: int) -> None:
+    """As `torch.manual_seed`, which for accelerators that are not there keeps the stack of every call."""
+    there = torch.accelerator.is_available()
+    (torch.manual_seed if there else torch.default_generator.manual_seed)(seed)
+
+
 def find_places(
     network: BuiltNetwork, names: Sequence[str], readouts: Sequence[str], inside: Sequence[str] = ()
 ) -> Places:
@@ -101,7 +107,7 @@ def called_modules(network: BuiltNetwork) -> dict[str, int]:
         if not is_parametrization(n)
     ]
     try:
-        torch.manual_seed(network.seed)
+        seed_torch(network.seed)
         value = float(_loss(network).detach())
     finally:
         for hook in hooks:
@@ -193,7 +199,7 @@ class WatchedModule:
     def step(self, t: int, *, watched: bool) -> tuple[dict[str, Tensor], Record | None]:
         """One step of the optimizer, listened to on the way if it is watched."""
         one = self._network
-        torch.manual_seed(one.seed + t)
+        seed_torch(one.seed + t)
         # Of all tensors: the optimizer may hold a part of them.
         one.model.zero_grad()
         recorder = _Recorder(self._places, {}) if watched else None
@@ -212,7 +218,7 @@ class WatchedModule:
         """A pass on the buffers and the random numbers of the first."""
         network = self._network
         put_back(network.model, self._buffers)
-        torch.manual_seed(network.seed)
+        seed_torch(network.seed)
         recorder = _Recorder(self._places, old)
         # Gradients stay on: without them some modules take other ways on which nothing inside is called.
         with recorder.listening(network.model):

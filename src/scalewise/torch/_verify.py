@@ -24,6 +24,7 @@ from scalewise.torch._measure import (
     called_modules,
     find_places,
     put_back,
+    seed_torch,
 )
 from scalewise.torch._setup import Together
 
@@ -153,7 +154,7 @@ def own_random_numbers() -> Iterator[None]:
 
 def seed_all(seed: int) -> None:
     """Seed whatever a factory may draw from."""
-    torch.manual_seed(seed)
+    seed_torch(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
