@@ -33,9 +33,7 @@ def gradients(tree, seed=0):
     sizes = 10.0 ** rng.uniform(-5, 0, STEPS)
 
     def draw(size):
-        return jax.tree.map(
-            lambda x: (size * rng.standard_normal(x.shape)).astype(np.float32), tree
-        )
+        return jax.tree.map(lambda x: jax.device_put(size * rng.standard_normal(x.shape)), tree)
 
     return [draw(size) for size in sizes]
 
@@ -298,7 +296,7 @@ def test_linen_training() -> None:
     tx = plan.optax(optax.sgd(1.0))
     for tree in (params, params["params"]):
         updates, _ = jax.jit(tx.update)(tree, tx.init(tree), tree)
-        ratio = jax.tree.map(lambda u, p: float(-np.ravel(u)[0] / np.ravel(p)[0]), updates, tree)
+        ratio = jax.tree.map(lambda u, p: float(-(u / p).ravel()[0]), updates, tree)
         ratio = ratio.get("params", ratio)
         # Linen numbers layers as they are made: the readout first.
         assert ratio["Dense_1"]["kernel"] == pytest.approx(4)
