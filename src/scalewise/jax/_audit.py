@@ -217,7 +217,7 @@ def _gradient(size: float, uneven: bool, like: Any) -> Any:
 
 
 def _sizes(update: Any) -> Any:
-    """Of an update its largest entry and its least, which is 0 where there are not two."""
+    """The largest entry of an update and its least, 0 where there are not two."""
     sizes = jnp.abs(update)
     least = sizes.min() if sizes.size > 1 else jnp.zeros((), sizes.dtype)
     return jnp.stack([sizes.max(initial=0), least])

@@ -86,7 +86,7 @@ def _activate(z: Any, *, sigma: Sigma, slopes: bool) -> tuple[Any, Any]:
 
 
 def _activated(z: Any, *, sigma: Sigma, slopes: bool) -> tuple[Any, Any]:
-    """Of the host's arrays as arrays of it; a new shape of few entries need not be compiled."""
+    """Activation and slope; on the host a new shape of few entries need not be compiled."""
     if not isinstance(z, np.ndarray):
         return _activate(z, sigma=sigma, slopes=slopes)
     row = z if z.size > _PADDED else np.resize(z, 1 << max(10, (z.size - 1).bit_length()))

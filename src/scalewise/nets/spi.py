@@ -43,7 +43,6 @@ from scalewise.nets._program import sample_program as sample_program
 
 # The random numbers of an ensemble: a stream for each network, drawn in one go.
 from scalewise.nets._random import network_keys as network_keys
-from scalewise.nets._random import normals as normals
 
 # Networks without weights: the exact law of one layer given the one below.
 from scalewise.nets._sampler import draw_layers as draw_layers
