@@ -208,7 +208,7 @@ def looped(
 
 
 def _laid(like: Any, value: float) -> Any:
-    """The same number everywhere, over the devices as another array; nothing is compiled for it."""
+    """An array of one number, over the devices as another array; nothing is compiled for it."""
     return jax.device_put(np.full(like.shape, value, like.dtype), like.sharding)
 
 
