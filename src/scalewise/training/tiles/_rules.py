@@ -33,7 +33,7 @@ DERIVATIVES = 3  # of an activation, at most
 _FACTORS = 4  # derivatives of two factors, together, at most
 # Terms of the series from which a half, a quarter, ... of the nodes are enough: at this accuracy of it, and how
 # many more at one that is finer by `_STEP`. Later where the series ends before its terms are small.
-_ROUGH = 1e-2
+_ROUGH = 5e-3
 _FEWER, _LATER = (3, 6, 10), (2, 4, 6)
 _FEWER_OPEN, _LATER_OPEN = (6, 12), (2, 4)
 _INNER = 4  # nodes of what is left of a sample, more than coefficients
