@@ -86,7 +86,7 @@ class TensorUses:
         return found
 
     def _of_tensors(self, eqn: Any, seen: list[tuple[int, View]]) -> View | None:
-        """What tensors alone make: one of them in another form, or a matrix of two, or a size."""
+        """The result of tensors alone: one of them in another form, or a matrix of two, or a size."""
         shape = eqn.outvars[0].aval.shape
         if eqn.primitive.name in ("dot_general", "conv_general_dilated"):
             self._found += [(v.name, Use("other")) for _, v in seen]
