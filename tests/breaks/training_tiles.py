@@ -211,9 +211,10 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: a step smaller than could be is believed",
-        " * expected[-1] / steps[-1]",
+        " * _chance(sizes[k])",
         "",
         FOLLOW,
+        SHARES,
     ),
     of_refined(
         "tiles, errors: of steps before the last one alone is remembered",

@@ -40,29 +40,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_characters_are_split_rotated_and_scaled(folder: Path) -> None:
-    read = omniglot(split=(6, 3))
-    assert read.train.shape == (4 * 6, 20, 784)
-    assert read.validation.shape == (4 * 3, 20, 784)
-    assert read.test.shape == (3, 20, 784)
-    assert 0.7 < read.train.max() <= 199 / 255
-    numbers = [np.round(part[:n, 0, 0] * 255).astype(int) for part, n in
-               ((read.train, 6), (read.validation, 3), (read.test, 3))]  # fmt: skip
+    train, validation, test = omniglot(split=(6, 3))
+    assert train.shape == (4 * 6, 20, 784)
+    assert validation.shape == (4 * 3, 20, 784)
+    assert test.shape == (3, 20, 784)
+    assert 0.7 < train.max() <= 199 / 255
+    parts = ((train, 6), (validation, 3), (test, 3))
+    numbers = [np.round(part[:n, 0, 0] * 255).astype(int) for part, n in parts]
     assert sorted(np.concatenate(numbers)) == list(range(CHARACTERS))
-    upright = read.train[:6].reshape(6, 20, 28, 28)
+    upright = train[:6].reshape(6, 20, 28, 28)
     for turn in range(4):
-        turned = read.train[6 * turn : 6 * turn + 6].reshape(6, 20, 28, 28)
+        turned = train[6 * turn : 6 * turn + 6].reshape(6, 20, 28, 28)
         np.testing.assert_array_equal(turned, np.rot90(upright, turn, axes=(2, 3)))
-    small = omniglot(split=(6, 3), side=14, rotations=False)
+    small, fewer, _ = omniglot(split=(6, 3), side=14, rotations=False)
     blocks = upright.reshape(6, 20, 14, 2, 14, 2).mean((3, 5)).reshape(6, 20, 196)
-    np.testing.assert_allclose(small.train, blocks, rtol=1e-5)
-    assert len(small.validation) == 3
-    other = omniglot(split=(6, 3), seed=1)
-    assert np.any(other.test != read.test)
+    np.testing.assert_allclose(small, blocks, rtol=1e-5)
+    assert len(fewer) == 3
+    *_, other = omniglot(split=(6, 3), seed=1)
+    assert np.any(other != test)
 
 
 def test_tasks_hold_different_drawings_of_different_characters(folder: Path) -> None:
-    read = omniglot(split=(6, 3), rotations=False)
-    tasks = draw_tasks(read.train, 200, np.random.default_rng(1), ways=4, shots=3)
+    train, *_ = omniglot(split=(6, 3), rotations=False)
+    tasks = draw_tasks(train, 200, np.random.default_rng(1), ways=4, shots=3)
     assert tasks.support.shape == tasks.query.shape == (200, 12, 784)
     np.testing.assert_array_equal(tasks.support_class[0], np.repeat(np.arange(4), 3))
     which = np.round(tasks.support[..., :2] * 255).astype(int)
@@ -112,7 +112,7 @@ def test_bad_numbers_are_refused(folder: Path) -> None:
         omniglot(side=10)
     with pytest.raises(ValueError, match="`split` must leave some of the 12 characters"):
         omniglot(split=(10, 2))
-    rng, train = np.random.default_rng(0), omniglot(split=(6, 3), rotations=False).train
+    rng, (train, *_) = np.random.default_rng(0), omniglot(split=(6, 3), rotations=False)
     with pytest.raises(ValueError, match="`ways` must be at most the 6 characters"):
         draw_tasks(train, 1, rng, ways=7)
     with pytest.raises(ValueError, match="`shots` at most half the 20 drawings; got 5 and 11"):

@@ -23,6 +23,7 @@ from scalewise.training.tiles._setting import Site, sites
 from scalewise.training.tiles._tiles import Tile
 from scalewise.training.width import _dense
 from scalewise.training.width._dense import DENSE
+from scalewise.training.width._dense_outcomes import outcomes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
 LETTERS = {
@@ -308,7 +309,7 @@ def test_contractions_are_those_of_whole_tensors(
     (dense,) = _dense._settings(kernels, names)
     known, back = any_tensors(5), np.argsort(dense.places)
     different = {x: tensor[np.ix_(*(back,) * tensor.ndim)] for x, tensor in known.items()}
-    want = _dense._outcomes(dense, different, [], None)
+    want = outcomes_of(dense, different, [], None)
     Given.known = known
     monkeypatch.setattr(_sums, "Tensors", Given)
     monkeypatch.setattr(_sums, "blocks", lambda *_: [np.arange(2), np.arange(2, 3)])
@@ -572,6 +573,12 @@ def test_errors_are_what_few_samples_say_is_left_of_a_step() -> None:
         outcomes(1.1, 0.1, 0.1, 0.1), lambda _: False, outcomes(2.4, 2.0, 2.0, 2.0)
     )
     np.testing.assert_allclose(errors["one"], 2 * 1.0 * np.sqrt(2), rtol=1e-2)
+    # A step that is small by chance counts for what the one before let expect.
+    _, errors = _refined.refined(
+        outcomes(1.1, 1.0, 0.999, 0.999), lambda _: True, outcomes(3, 2.5, 2, 2)
+    )
+    expected = 2 * _refined._RATIO * (_refined._RATIO * 0.1) * np.sqrt(2)
+    np.testing.assert_allclose(errors["one"], expected, rtol=1e-9)
     # A leap over one accuracy leaves a share that is that of both steps together.
     leap = levels[::2]
     _, errors = _refined.refined(whole, lambda _: True, outcomes(3, 2.5, 2, 2), levels=leap)

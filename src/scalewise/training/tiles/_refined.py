@@ -66,7 +66,9 @@ def refined(
         for name, step in steps.items():
             sizes[name].append(_size(step))
         known = left(levels[place - 1], accuracy) if left else None
-        share = {k: _seen(sizes[k]) if known is None else known for k in values}
+        share = {
+            k: (_seen(sizes[k]) if known is None else known) * _chance(sizes[k]) for k in values
+        }
         least = _LEAST * accuracy.across
         for name, value in values.items():
             # Of a step that is larger than the outcome no share is known.
@@ -105,11 +107,20 @@ def tell_of_time(seconds: Sequence[float], count: int, less: str) -> None:
 
 def _seen(steps: Sequence[float]) -> float:
     """The part of the last step that is left if the next ones become smaller as the ones before did."""
-    expected = list(accumulate(steps, lambda before, now: max(now, _RATIO * before)))
+    expected = _expected(steps)
     if len(steps) == 1 or not steps[-1] or not expected[-2]:
         return _ALONE
     ratio = min(expected[-1] / expected[-2], _SLOWEST)
-    return ratio / (1 - ratio) * expected[-1] / steps[-1]
+    return ratio / (1 - ratio)
+
+
+def _chance(steps: Sequence[float]) -> float:
+    """How many times smaller than those before it let expect the last step is, by chance."""
+    return _expected(steps)[-1] / steps[-1] if steps[-1] else 1.0
+
+
+def _expected(steps: Sequence[float]) -> list[float]:
+    return list(accumulate(steps, lambda before, now: max(now, _RATIO * before)))
 
 
 def _shares(

@@ -18,7 +18,7 @@ Matrix = Float[np.ndarray, "sample sample"]
 Orders = tuple[int, ...]
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
-STEPS = 1.2 * 0.94 ** np.arange(44)  # of the trapezoid rule, in standard deviations
+STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
 TERMS = 128  # of the series, at most
 _STEP = 5  # from one accuracy to the next
 _COARSE = 0.1  # the coarsest accuracy of the series
