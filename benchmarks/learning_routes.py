@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -168,8 +169,26 @@ def main(cases: list[str]) -> None:
     # At the end, so that a run that was stopped leaves the page as it was.
     for name, head, rows in (("routes", HEAD, lines), ("price", BESIDE, others)):
         if rows:
-            page = head.format(cases=" ".join(cases), networks=NETWORKS) + "\n".join(rows) + "\n"
-            (RESULTS / f"learning_{name}.md").write_text(page)
+            path = RESULTS / f"learning_{name}.md"
+            every = merged(path.read_text().splitlines() if path.exists() else [], rows)
+            own = " ".join(
+                dict.fromkeys(":".join(numbers(row)[: 2 + (rows is others)]) for row in every)
+            )
+            path.write_text(head.format(cases=own, networks=NETWORKS) + "\n".join(every) + "\n")
+
+
+def numbers(row: str) -> list[str]:
+    """The cells of a row."""
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def merged(before: list[str], rows: list[str]) -> list[str]:
+    """Rows of a page and new ones, by the size of the case; those of cases that were run again are new."""
+    ran = {tuple(numbers(row)[:2]) for row in rows}
+    kept = [
+        row for row in before if re.match(r"\| \d+ \|", row) and tuple(numbers(row)[:2]) not in ran
+    ]
+    return sorted([*kept, *rows], key=lambda row: [int(cell) for cell in numbers(row)[:2]])
 
 
 if __name__ == "__main__":

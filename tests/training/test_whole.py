@@ -105,6 +105,6 @@ def test_terms_that_do_not_become_smaller_have_all_their_nodes() -> None:
 def test_nodes_are_those_of_smaller_samples_too() -> None:
     """Of sines that oscillate too quickly one expectation may be found at nodes too few, by chance."""
     sigma, x = activation("sin"), 3.0 * np.random.default_rng(0).standard_normal((5, 3))
-    whole = Whole(sigma, x @ x.T, FINER[4])
+    whole = Whole(sigma, x @ x.T, FINER[3])
     for family in FAMILIES:
-        assert off(whole, family, sines(x @ x.T, family)) < FINER[4].across, family
+        assert off(whole, family, sines(x @ x.T, family)) < FINER[3].across, family
