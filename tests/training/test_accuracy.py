@@ -39,7 +39,7 @@ def test_expectations_are_as_accurate_as_asked_in_few_dimensions(
     known = sw.predict(net, x, observables=["kernel", "ntk"])
     layers, every = sites(net, (known.kernel.values, known.ntk.values)), np.arange(5)
     worst = {}
-    for accuracy in (1e-4, 1e-7):
+    for accuracy in (1e-4, 1e-7, 1e-9):
         (site,) = layers(Accuracy(accuracy, accuracy, accuracy))
         tile = Tile((every,) * 4)
         for orders in FAMILIES:
