@@ -106,12 +106,15 @@ def families(dataset: xr.Dataset) -> list[tuple[str, int, dict[str, Family]]]:
     found = []
     for optimizer, steps, here in each(dataset, "optimizer", "steps"):
         trained = here.isel(size=every if steps == first else line)
-        mine = {
-            f: trained.sel(family=f).dropna("seed", how="all", subset=["loss"]) for f in FAMILIES
-        }
+        mine = {f: _paired(trained.sel(family=f)) for f in FAMILIES}
         of = {f: Family.of(x) for f, x in mine.items() if x.sizes["seed"]}
         found.append((optimizer, steps, of))
     return found
+
+
+def _paired(here: xr.Dataset) -> xr.Dataset:
+    """The seeds that every size has, which errors of drifts need."""
+    return here.isel(seed=here.loss.notnull().any("rate").all("size").values)
 
 
 def widening(dataset: xr.Dataset) -> list[int]:
