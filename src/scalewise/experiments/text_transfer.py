@@ -300,8 +300,9 @@ def _policies(dataset: xr.Dataset) -> list[tuple[object, ...]]:
     x, rows = np.log2(dataset.rate.values), []
     for optimizer in map(str, dataset.optimizer.values):
         mine = dataset.sel(optimizer=optimizer)
-        longest = mine.loss.sel(family=PLANNED_TUNED).isel(size=0, steps=-1)
-        longest = longest.dropna("seed", how="all").values
+        # Of the seeds that policies have.
+        seeds = slice(mine.sizes["trial"])
+        longest = mine.loss.sel(family=PLANNED_TUNED).isel(size=0, steps=-1, seed=seeds).values
         retuned = {"batch": mine.batch_loss.values, "tokens": longest}
         said = {
             "batch": "batch x 2, steps x 1/2",
