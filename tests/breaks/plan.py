@@ -54,7 +54,7 @@ MUTANTS = (
         'if name == "transposed":',
     ),
     row("jax/_uses.py", BARE)(
-        "jax: a sum of products entry by entry is no matrix",
+        "jax: a sum of products entry by entry is not a matrix",
         'if eqn.primitive.name == "reduce_sum":',
         'if eqn.primitive.name == "sum":',
     ),

@@ -289,7 +289,7 @@ def from_loss(plan: Plan, measured: Measurement) -> Float[np.ndarray, "width see
     """The largest gradient of a readout where tensors of fixed size follow them, as those of a norm; else 1."""
     if not (measured.readouts and any(part_of_loss(plan, t) for t in plan.tensors)):
         return np.ones((len(measured.widths), measured.seeds))
-    # The power that is planned for a readout by itself is no matter of the loss.
+    # The loss does not depend on the power that is planned for a readout by itself.
     widths = (measured.widths / measured.widths[0])[:, None]
     found = [
         measured.of(n, Quantity.GRADIENT) / widths ** float(plan[n].gauge.total)
