@@ -86,8 +86,8 @@ MUTANTS = (
     ),
     row("plan/_rows.py", SPHERE)(
         "rows: a gain behind the readout moves at order one",
-        "(kind is Kind.UNKNOWN and sphere)",
-        "(kind is Kind.UNKNOWN and not sphere)",
+        "(kind is Kind.UNKNOWN and _by_own_norms(plan))",
+        "(kind is Kind.UNKNOWN and not _by_own_norms(plan))",
     ),
     row("torch/_uses.py", SPHERE)(
         "uses: rows that were picked are multiplied as a matrix",

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
-from scalewise.jax._tangent_rows import reads_alone
+from scalewise.jax._tangent_rows import columns_of, placed, reads_alone
 
 if TYPE_CHECKING:
     from scalewise.training.spi_jax import JaxCurvature
@@ -74,13 +74,8 @@ def curvature(
     ]
     theta, rebuilt = ravel_pytree(params)
 
-    @jax.jit
-    def columns(moved: Any, x: Any) -> Any:
-        z = function(rebuilt(moved), x)
-        return z[:, None] if z.ndim == 1 else z
-
-    x = jax.device_put(inputs if isinstance(inputs, jax.Array) else np.asarray(inputs))
-    several = None
+    columns = columns_of(lambda moved, some: function(rebuilt(moved), some))
+    x, several = placed(inputs), None
     size = max(1, bytes_of(memory) // (PASSES * _kept(columns, theta, x[:1])))
     if size < len(x) and reads_alone(columns, theta, x, np.asarray(columns(theta, x))):
         several = size

@@ -119,6 +119,22 @@ def _product(a: np.ndarray, b: np.ndarray, rate: np.ndarray, *, same: bool, mean
     return total[..., None, None] if mean else total.reshape(n, k, n2, k2).transpose(0, 2, 1, 3)
 
 
+def columns_of(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The function, compiled, with an axis of outputs whether it has one or not."""
+
+    @jax.jit
+    def columns(params: Any, inputs: Any) -> Any:
+        z = function(params, inputs)
+        return z[:, None] if z.ndim == 1 else z
+
+    return columns
+
+
+def placed(inputs: Any) -> Any:
+    """Inputs on the device, for which nothing is compiled."""
+    return jax.device_put(inputs if isinstance(inputs, jax.Array) else np.asarray(inputs))
+
+
 def reads_alone(
     columns: Callable[[Any, Any], Any], params: Any, inputs: Any, outputs: np.ndarray
 ) -> bool:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from scalewise._checked import checked
 from scalewise._memory import Memory, bytes_of
-from scalewise.jax._tangent_rows import TangentRows
+from scalewise.jax._tangent_rows import TangentRows, columns_of, placed
 from scalewise.training.spi import check_room, groups, ntk_by_blocks
 
 
@@ -59,16 +59,9 @@ def tangents(
         (array([1., 2.]), array([[1., 0.],
                [0., 1.]]))
     """
-    x = jax.device_put(inputs if isinstance(inputs, jax.Array) else np.asarray(inputs))
-    budget = bytes_of(memory)
+    x, budget, columns = placed(inputs), bytes_of(memory), columns_of(function)
     # Arrays of NumPy may meet a program that was compiled for another precision.
     params = jax.device_put(params)
-
-    @jax.jit
-    def columns(p: Any, some: Any) -> Any:
-        z = function(p, some)
-        return z[:, None] if z.ndim == 1 else z
-
     z = np.asarray(columns(params, x), np.float64)
     if z.ndim != 2 or len(z) != len(x):
         raise ValueError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewise.plan.spi import Use
+from scalewise.plan.spi import Use, by_tensor
 
 _ADDING = frozenset(["add", "add_any", "sub", "concatenate", "select_n", "dynamic_update_slice"])
 # What leaves the axes of an array as they are, whatever it does to their entries and lengths.
@@ -41,10 +41,7 @@ class TensorUses:
 
     def uses(self) -> dict[str, frozenset[Use]]:
         """By name of tensor, all ways in which it was used."""
-        out: dict[str, set[Use]] = {}
-        for name, use in self._found:
-            out.setdefault(name, set()).add(use)
-        return {name: frozenset(found) for name, found in out.items()}
+        return by_tensor(self._found)
 
     def see(self, eqn: Any, views: Sequence[View | None], data: Sequence[bool]) -> View | None:
         """Take note of one equation.

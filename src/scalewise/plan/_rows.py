@@ -152,6 +152,11 @@ def rows_of(plan: Plan, measured: Measurement, tolerance: float) -> list[Row]:
     return out
 
 
+def _by_own_norms(plan: Plan) -> bool:
+    """True if the model's own code divides some tensor by its own norm."""
+    return any(t.directed for t in plan.tensors)
+
+
 def _beside_units(
     plan: Plan, measured: Measurement, name: str, quantity: Quantity, p: Predicted
 ) -> Fraction:
@@ -161,7 +166,7 @@ def _beside_units(
     how much of it a step changes.
     """
     own = plan[name].directed or plan[name].role is Role.VECTOR
-    if not own or not any(t.directed for t in plan.tensors):
+    if not own or not _by_own_norms(plan):
         return _ZERO
     reads = name in measured.readouts
     seen = Quantity.FEATURES if reads else Quantity.OUTPUT
@@ -351,8 +356,8 @@ def _powers(
     if late or starts_small(plan):
         return power, -math.inf
     least = getattr(p, f"{quantity}_least", power)
-    kind, sphere = plan[name].kind, any(t.directed for t in plan.tensors)
-    gain = kind is Kind.GAIN or (kind is Kind.UNKNOWN and sphere)
+    kind = plan[name].kind
+    gain = kind is Kind.GAIN or (kind is Kind.UNKNOWN and _by_own_norms(plan))
     if (
         gain
         and plan[name].role is Role.FIXED

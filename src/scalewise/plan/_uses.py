@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,6 +29,18 @@ class Use:
     axes: tuple[int, ...] = ()
     of: tuple[int, ...] = ()
     by: str = ""
+
+
+def by_tensor(found: Iterable[tuple[str, Use]]) -> dict[str, frozenset[Use]]:
+    """By name of tensor all ways in which it was used.
+
+    Args:
+        found: Names and uses, in any order.
+    """
+    out: dict[str, set[Use]] = {}
+    for name, use in found:
+        out.setdefault(name, set()).add(use)
+    return {name: frozenset(uses) for name, uses in out.items()}
 
 
 def explained(model: ModelDescription, uses: Uses) -> ModelDescription:

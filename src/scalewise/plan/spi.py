@@ -129,6 +129,7 @@ from scalewise.plan._table import Factors as Factors
 # What a forward pass does with tensors of which no module speaks: evidence that takes the place of a question.
 from scalewise.plan._uses import Use as Use
 from scalewise.plan._uses import Uses as Uses
+from scalewise.plan._uses import by_tensor as by_tensor
 from scalewise.plan._uses import explained as explained
 
 # What is known of an array in a forward pass: what it is a sum of, and the sizes that it follows.

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from scalewise.plan.spi import Use, bare
+from scalewise.plan.spi import Use, bare, by_tensor
 from scalewise.torch._nested import tensors_in
 
 _ADDING = frozenset(
@@ -79,10 +79,7 @@ class UseTrace:
 
     def uses(self) -> dict[str, frozenset[Use]]:
         """By name of parameter, all ways in which it was used."""
-        out: dict[str, set[Use]] = {}
-        for name, use in self._found:
-            out.setdefault(name, set()).add(use)
-        return {name: frozenset(found) for name, found in out.items()}
+        return by_tensor(self._found)
 
     def see(
         self, operation: str, args: tuple[Any, ...], out: Any, fixed: Callable[[Tensor], bool]

@@ -33,13 +33,13 @@ _UNITS = 1 << 12
 
 
 def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.ndarray:
-    """The largest relative variance of what a norm divides by, of all norms below each layer; 0 if there are none.
+    """The largest relative variance of what a norm divides by, of all norms below each layer; 0 of a layer without.
 
     Four inputs are looked at, from the smallest to the largest, each alone, and four positions of a norm; to 1 %.
     A group of a norm scatters as a norm over so few channels, which counts the scatter of layers below too often.
 
     Args:
-        net: The network.
+        net: The network; some layer has a norm below.
         x: Checked inputs.
         layers: Which, counted from 1.
 
@@ -49,10 +49,7 @@ def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.
     program = net.program
     ends = tuple(program.layers[layer - 1] for layer in layers)
     below = {end: program.norms(end) for end in ends}
-    found = np.zeros(len(ends))
-    if not any(below.values()):
-        return found
-    own = populations(program, ends)
+    found, own = np.zeros(len(ends)), populations(program, ends)
     order = np.argsort([float(np.linalg.norm(one)) for one in x], kind="stable")
     some = np.unique(order[np.linspace(0, len(x) - 1, _INPUTS).round().astype(int)])
     with precision("float64"):
