@@ -31,7 +31,6 @@ from scalewise.comparison._width import (
     Prediction,
     at_infinite_width,
     at_width,
-    natural_scale,
     root_of_diagonal,
 )
 from scalewise.observables import OBSERVABLES
@@ -254,7 +253,7 @@ def _largest(values: np.ndarray, axis: tuple[int, ...] | None = None) -> np.ndar
 def _rounding_scale(name: str, predicted: xr.Dataset, measured: np.ndarray) -> np.ndarray:
     """Scale to which rounding is relative: that of a positive matrix, else a layer's largest entry."""
     if OBSERVABLES[name].own_scale:
-        return natural_scale(name, predicted)
+        return root_of_diagonal(np.asarray(predicted[name].values, dtype=np.float64))
     both = np.maximum(np.abs(measured), np.abs(predicted[name].values))
     return _largest(both, axis=tuple(range(1, both.ndim)))
 

@@ -19,7 +19,8 @@ from scalewise.comparison._shapes import companion, error_of, hidden_widths
 from scalewise.networks.spi import Widths
 from scalewise.observables import OBSERVABLES
 
-EXACT_LAYERS = 2  # preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n
+# Preactivations of layer 1 are Gaussian: layer 2 has no order beyond 1/n, if no norm stands between.
+EXACT_LAYERS = 2
 
 
 Prediction = Annotated[
@@ -85,13 +86,13 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     widths = (theory.attrs["input_dim"], *hidden, theory.attrs["output_dim"])
     layers = np.asarray(theory["layer"].values, dtype=int)
     below = np.array([float(widths[layer - 1]) for layer in layers])
-    epsilon = _expansion(theory, hidden)
+    epsilon, exact = _expansion(theory, hidden), _exact(theory)
     out: dict[str, xr.Variable] = {}
     for name in present(theory):
         if OBSERVABLES[name].corrects in theory:
             continue
         value, error = theory[name].variable, error_of(theory, name)
-        order = epsilon
+        order = _order(name, theory, hidden)
         correction = next((c for c in present(theory) if OBSERVABLES[c].corrects == name), None)
         if correction is not None:
             share = _column(np.where(layers == 1, 0.0, 1.0 / below), value.ndim)
@@ -99,11 +100,11 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
                 value.dims, value.values + share * theory[correction].values, value.attrs
             )
             error = np.hypot(error, share * error_of(theory, correction))
-            order = epsilon**2
+            order = order**2
         out[name] = value
         if error.any():
             out[f"{name}_error"] = companion(theory, name, error, "numerical error of")
-        order = np.where(layers <= EXACT_LAYERS, 0.0, order)
+        order = np.where(layers <= exact, 0.0, order)
         bias = _column(order, value.ndim) * natural_scale(name, theory)
         out[f"{name}_bias"] = companion(theory, name, bias, "stated finite-width bias of")
     out.update(_sizes(theory))
@@ -118,11 +119,8 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     widths = sorted(ensemble.attrs["widths"])[: degree + 1]
     # A weighted fit of degree d is a mean, with positive weights, of the interpolations through
     # d+1 of its points; the remainder of one interpolation is largest at the smallest widths.
-    epsilons = np.stack([_expansion(theory, hidden_widths(theory, w)) for w in widths])
-    intercept = np.prod(epsilons, axis=0)
-    slope = np.zeros_like(intercept)
-    for i in range(len(widths)):
-        slope += np.prod(np.delete(epsilons, i, axis=0), axis=0)
+    hidden = [hidden_widths(theory, w) for w in widths]
+    exact = _exact(theory)
     own = _expansion(theory, theory.attrs["hidden_widths"])
     layers = np.asarray(theory["layer"].values, dtype=int)
     below = np.array([1.0, *theory.attrs["hidden_widths"]])[layers - 1]
@@ -130,13 +128,16 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     for name in present(theory):
         data = theory[name]
         base = OBSERVABLES[name].corrects
+        orders = np.stack([_order(name, theory, each) for each in hidden])
+        intercept = np.prod(orders, axis=0)
+        slope = sum(np.prod(np.delete(orders, i, axis=0), axis=0) for i in range(len(widths)))
         if not base:
             order, scale = intercept, natural_scale(name, theory)
         elif base in theory:
             order, scale = slope * own * below, natural_scale(base, theory)
         else:
             order, scale = slope, natural_scale(name, theory)
-        order = np.where(layers <= EXACT_LAYERS, 0.0, order)
+        order = np.where(layers <= exact, 0.0, order)
         out[name] = data.variable
         if f"{name}_error" in theory:
             out[f"{name}_error"] = theory[f"{name}_error"].variable
@@ -144,7 +145,9 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
             theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
         )
     out.update(_sizes(theory))
-    out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(data=epsilons[0])
+    out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(
+        data=_expansion(theory, hidden[0])
+    )
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
     return dataset(out, coords=theory.coords, attrs=attrs)
 
@@ -156,26 +159,60 @@ def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "
             "`theory` has no variable `expansion_parameter`, so its finite-width bias is unknown; "
             "pass what `predict` returned."
         )
+    return _at(hidden, theory, "expansion_parameter")
+
+
+def _exact(theory: xr.Dataset) -> int:
+    """The layer up to which nothing beyond 1/n is neglected."""
+    return int(theory["expansion_parameter"].attrs.get("exact_layers", EXACT_LAYERS))
+
+
+def _order(name: str, theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "layer"]:
+    """What one order in 1/n is of an observable: it meets the fluctuations of every NTK that it is made of."""
+    row, epsilon = OBSERVABLES[name], _expansion(theory, hidden)
+    if row.own_scale or row.corrects:
+        return epsilon
+    _require(theory, "ntk_expansion_parameter", name)
+    return epsilon + row.dimension[1] * _at(hidden, theory, "ntk_expansion_parameter")
+
+
+def _at(hidden: Sequence[int], theory: xr.Dataset, name: str) -> Float[np.ndarray, "layer"]:
+    """A parameter that falls with the width, at other hidden widths in the same ratios."""
     own = theory.attrs["hidden_widths"]
     ratio = own[0] / hidden[0] if len(own) else 1.0
-    return np.asarray(theory["expansion_parameter"].values, dtype=np.float64) * ratio
+    return np.asarray(theory[name].values, dtype=np.float64) * ratio
+
+
+def _require(theory: xr.Dataset, variable: str, name: str) -> None:
+    if variable not in theory:
+        raise ValueError(
+            f"`theory` has no variable `{variable}`, so the finite-width bias of {name!r} is unknown; "
+            "pass what `predict` returned."
+        )
 
 
 def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *samples"]:
-    """How large an entry can be, by the diagonal of a positive matrix or by the dimension."""
+    """How large what is neglected of an entry can be, in units of the small parameter of the observable."""
     values = np.asarray(theory[name].values, dtype=np.float64)
-    shape = values.shape
-    if not OBSERVABLES[name].own_scale:
+    shape, row = values.shape, OBSERVABLES[name]
+    if row.own_scale:
+        root = root_of_diagonal(values)
         if f"{name}_size" not in theory:
-            raise ValueError(
-                f"`theory` has no variable `{name}_size`, so the finite-width bias of {name!r} is unknown; "
-                "pass what `predict` returned."
-            )
-        # Between different inputs an entry may exceed those of one alone.
-        largest = np.abs(values).reshape(shape[0], -1).max(axis=1)
-        size = np.maximum(theory[f"{name}_size"].values, largest)
-        return np.broadcast_to(_column(size, values.ndim), shape)
-    return root_of_diagonal(values)
+            return root
+        largest = _largest(root)
+        more = np.divide(
+            theory[f"{name}_size"].values, largest, out=np.ones_like(largest), where=largest > 0
+        )
+        return _column(more, values.ndim) * root
+    _require(theory, f"{name}_size", name)
+    size = theory[f"{name}_size"].values
+    # Beside the mean of its kind its own: one order of it is at least the small parameter times what it is.
+    size = np.maximum(size, _largest(values)) if row.corrects else size + _largest(values)
+    return np.broadcast_to(_column(size, values.ndim), shape)
+
+
+def _largest(values: np.ndarray) -> np.ndarray:
+    return np.abs(values).reshape(len(values), -1).max(axis=1)
 
 
 def root_of_diagonal(
@@ -190,7 +227,7 @@ def root_of_diagonal(
 
 def _sizes(theory: xr.Dataset) -> dict[str, xr.Variable]:
     """The sizes of what is there, as `predict` returned them."""
-    names = [f"{name}_size" for name in present(theory)]
+    names = ["ntk_expansion_parameter", *(f"{name}_size" for name in present(theory))]
     return {name: theory[name].variable for name in names if name in theory}
 
 

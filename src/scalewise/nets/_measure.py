@@ -252,5 +252,6 @@ def _expansion(
             "symbol": "max_ab V_abab / (n K_aa K_bb)",
             "units": "dimensionless",
             "long_name": "Largest relative variance of the metric, as it was measured.",
+            "exact_layers": net.exact_layers,
         },
     )

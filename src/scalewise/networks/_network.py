@@ -231,6 +231,12 @@ class Network:
         return tuple(k for k in layers if self.program.has_one_site(k))
 
     @property
+    def exact_layers(self) -> int:
+        """Up to which layer means are exact at order 1/n: the second averages over independent neurons."""
+        apart = self.depth > 1 and not self.program.norms(self.program.layers[1])
+        return 2 if apart or self.depth == 1 else 1
+
+    @property
     def parameters(self) -> int:
         """Number of weights and biases."""
         return self.program.parameters

@@ -12,22 +12,32 @@ from scalewise._extras import require
 from scalewise._threads import blas_threads_for
 from scalewise.networks import Network
 from scalewise.networks.spi import refuse_laws_at_inputs
-from scalewise.observables import OBSERVABLES, POSITION_DIMS, as_variable
+from scalewise.observables import OBSERVABLES, POSITION_DIMS, as_variable, of_letter
 from scalewise.selection import told_by
 from scalewise.theory._variables import (
+    SIZE,
     Progress,
     Tensors,
     beside,
     epsilon,
+    epsilon_of_ntk,
     letter_of,
     letters_of,
     progress_on,
 )
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
+from scalewise.theory.flow._natural_size import (
+    INDEPENDENT,
+    natural_sizes,
+    ntk_variance,
+    of_one_input,
+)
 from scalewise.theory.order._many_labels import KNOWN, many_labels
 from scalewise.theory.order._many_shifts import many_shifts
 from scalewise.theory.order._of_pairs import OfPairs
 from scalewise.theory.order._whole import whole_tensors
+
+_ALONE = 4  # inputs whose tensors say how large what is neglected is, evenly over their norms
 
 
 def of_any_layers(
@@ -43,13 +53,14 @@ def of_any_layers(
     # How large terms of order 1/n can be is read off the vertex, whatever is asked for.
     needed = {**tensors, "four_point_vertex": "V"}
     beyond = _beyond(net, inputs, needed, kept, progress) if tensors else {}
-    sized = [name for name in tensors if not OBSERVABLES[name].own_scale]
+    # What scatters has tensors: those of the NTK say how far it is from its mean of order 1/n, too.
+    wanted = of_one_input([*tensors, *(["ntk_B"] if "ntk" in names and tensors else [])])
     with blas_threads_for():
         flow = kernel_flow(
             net,
             inputs,
             layers=kept,
-            ntk="Theta" in map(letter_of, names) or bool(sized),
+            ntk="Theta" in map(letter_of, names) or bool(wanted),
             progress=progress_on(progress, "kernel and NTK"),
         )
     trailing: tuple[str, ...] = ()
@@ -70,7 +81,12 @@ def of_any_layers(
                     data[name], data[name].dims, error.reshape(shape), what
                 )
     if tensors:
-        data |= _of_order_one(net, inputs, tensors, beyond, kept, flow)
+        norms = _of_norms(net, inputs, kept)
+        data |= _of_order_one(net, tensors, beyond, kept, flow, norms)
+        if wanted:
+            alone = _of_some_alone(net, inputs, wanted, beyond, kept, flow)
+            scatter = norms + _scatter_of_ntk(net, inputs, alone, kept, norms)
+            data |= _sizes(net, data, alone, kept, scatter)
     return {name: data[name] for name in sorted(data, key=_in_order(names))}
 
 
@@ -126,13 +142,13 @@ def _beyond(
 
 def _of_order_one(
     net: Network,
-    inputs: np.ndarray,
     tensors: dict[str, str],
     found: Tensors,
     kept: tuple[int, ...],
     flow: KernelFlow,
+    norms: np.ndarray,
 ) -> dict[str, xr.Variable]:
-    """As variables, with the sizes of those that do not say theirs; and the small parameter."""
+    """As variables; and the small parameter."""
     data: dict[str, xr.Variable] = {}
     for name, letter in tensors.items():
         value, error = found[letter]
@@ -144,25 +160,107 @@ def _of_order_one(
     V = _squares(found["V"][0])
     relative = np.divide(V, size, out=np.zeros_like(V), where=size > 0).max(axis=(1, 2))
     below, count = np.array([net.widths[layer - 1] for layer in kept]), K.shape[1]
-    if any(net.program.norms(net.program.layers[layer - 1]) for layer in kept):
-        require("jax", for_="Order 1/n of networks with norms", extra="nets")
-        # Needs JAX.
-        from scalewise.theory.order._norms import norm_fluctuations
-
-        relative = np.maximum(relative, below * norm_fluctuations(net, inputs, kept))
-    data["expansion_parameter"] = epsilon(relative / below, count * (count - 1) // 2)
-    for name in tensors:
-        row = OBSERVABLES[name]
-        if not row.own_scale:
-            assert flow.Theta is not None
-            Theta, (k, t) = np.einsum("laa->la", flow.Theta), row.dimension
-            power = np.zeros_like(K)
-            np.power(K, float(k), out=power, where=K > 0)
-            of_dimension = relative * (power * Theta**t).max(axis=1)
-            data[f"{name}_size"] = beside(
-                data[name], ("layer",), of_dimension, "Size of its dimension"
-            )
+    values = np.maximum(relative / below, norms)
+    data["expansion_parameter"] = epsilon(values, count * (count - 1) // 2, net.exact_layers)
     return data
+
+
+def _of_norms(net: Network, inputs: np.ndarray, kept: tuple[int, ...]) -> np.ndarray:
+    """The relative variance of what norms below each layer divide by; 0 of a layer without."""
+    if not any(net.program.norms(net.program.layers[layer - 1]) for layer in kept):
+        return np.zeros(len(kept))
+    require("jax", for_="Order 1/n of networks with norms", extra="nets")
+    # Needs JAX.
+    from scalewise.theory.order._norms import norm_fluctuations
+
+    return norm_fluctuations(net, inputs, kept)
+
+
+def _of_some_alone(
+    net: Network,
+    inputs: np.ndarray,
+    wanted: Sequence[str],
+    found: Tensors,
+    kept: tuple[int, ...],
+    flow: KernelFlow,
+) -> dict[str, np.ndarray]:
+    """Tensors of some inputs alone, by letter: out of those that were found, or of each input by itself."""
+    some = _by_norm(inputs)
+    assert flow.Theta is not None
+    alone = {"Theta": np.einsum("laa->la", flow.Theta)[:, some]}
+    alone |= {x: _diagonal(found[x][0], some) for x in wanted if x in found}
+    missing = {
+        row.name: x
+        for x in wanted
+        if x not in found
+        and not (row := of_letter(x)).obstacle_of(net)
+        and told_by(net, 1, row, kept).by
+    }
+    if missing:
+        each = [_beyond(net, inputs[[a]], missing, kept, None) for a in some]
+        for x in missing.values():
+            alone[x] = np.concatenate([one[x][0].reshape(-1, 1) for one in each], axis=1)
+    return alone
+
+
+def _scatter_of_ntk(
+    net: Network,
+    inputs: np.ndarray,
+    alone: dict[str, np.ndarray],
+    kept: tuple[int, ...],
+    norms: np.ndarray,
+) -> np.ndarray:
+    """What one NTK adds to the small parameter of each layer, but for the norms themselves.
+
+    Where weights are used again, it is the largest up to that layer: a read-out that averages over uses has a small
+    variance, but what it reads of them does not follow independent neurons.
+    """
+    draws, watched = net.program.draws, kept
+    again = any(net.program.weights_of(draw) != draw for draw in draws)
+    if again:
+        watched = tuple(layer for layer in net.layers_of_one_site if layer <= kept[-1])
+    if watched != kept:
+        some = inputs[_by_norm(inputs)]
+        with blas_threads_for():
+            flow = kernel_flow(net, some, layers=watched)
+        alone = _of_some_alone(net, some, of_one_input(["ntk_B"]), {}, watched, flow)
+    found = ntk_variance(alone) / np.array([net.widths[layer - 1] for layer in watched])
+    if again:
+        return np.maximum.accumulate(found)[[watched.index(layer) for layer in kept]]
+    return np.where(norms > 0, found, INDEPENDENT * found)
+
+
+def _by_norm(inputs: np.ndarray) -> np.ndarray:
+    """Numbers of some inputs, from the smallest to the largest."""
+    order = np.argsort([float(np.linalg.norm(one)) for one in inputs], kind="stable")
+    return np.unique(order[np.linspace(0, len(inputs) - 1, _ALONE).round().astype(int)])
+
+
+def _sizes(
+    net: Network,
+    data: dict[str, xr.Variable],
+    alone: dict[str, np.ndarray],
+    kept: tuple[int, ...],
+    scatter: np.ndarray,
+) -> dict[str, xr.Variable]:
+    """How far the NTK scatters, and the sizes of the observables that do not say theirs."""
+    below = np.array([net.widths[layer - 1] for layer in kept])
+    small = data["expansion_parameter"].values
+    found = {"ntk_expansion_parameter": epsilon_of_ntk(scatter)}
+    names = [name for name in data if name in OBSERVABLES]
+    sizes = natural_sizes(alone, small * below, names)
+    if "ntk" in data:
+        more = np.divide(scatter, small, out=np.ones_like(small), where=small > 0)
+        sizes["ntk"] = np.sqrt(np.maximum(more, 1.0)) * alone["Theta"].max(axis=1)
+    for name, size in sizes.items():
+        found[f"{name}_size"] = beside(data[name], ("layer",), size, SIZE)
+    return found
+
+
+def _diagonal(X: np.ndarray | OfPairs, some: np.ndarray) -> np.ndarray:
+    """A tensor of some inputs alone, by layer."""
+    layers = np.arange(X.shape[0])[:, None]
+    return X.at(layers, *(some,) * 4) if isinstance(X, OfPairs) else X[layers, *(some,) * 4]
 
 
 def _squares(V: np.ndarray | OfPairs) -> np.ndarray:

@@ -17,26 +17,40 @@ from scalewise.networks.spi import (
     check_kernels,
     refuse_zero_inputs,
 )
-from scalewise.observables import as_variable
+from scalewise.observables import as_variable, of_letter
 from scalewise.selection import select
 from scalewise.theory._any_layers import of_any_layers
 from scalewise.theory._variables import (
+    SIZE,
     Progress,
     Report,
     Tensors,
     as_dataset,
     beside,
     epsilon,
+    epsilon_of_ntk,
     letter_of,
     letters_of,
     progress_on,
 )
 from scalewise.theory.flow._expansion import Expansion, expansion_parameter, pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow, kernel_flow
-from scalewise.theory.flow._natural_size import natural_sizes
+from scalewise.theory.flow._natural_size import (
+    INDEPENDENT,
+    natural_sizes,
+    ntk_variance,
+    of_one_input,
+)
 from scalewise.theory.order._one_input import KNOWN_OF_ONE, one_input
 from scalewise.theory.order._tensor_flow import check_memory, tensor_flow
 from scalewise.theory.order._terms import wanted
+from scalewise.theory.single._single_input import single_input_tensors
+
+# Of one input alone all tensors are smooth functions of K_aa: a few, extremes included, tell their maxima.
+_ALONE = 16
+_REMEMBERED = (
+    24  # layers times inputs, where each is correlated with all: tensors of them take a second
+)
 
 
 @checked
@@ -146,12 +160,37 @@ def _compute(
     # A slice where it is one: no copy of what may be large.
     place = slice(None) if flow.layers == kept else [layer - 1 for layer in kept]
     data = _coefficients(flow, names, {name: found[x] for name, x in tensors.items()}, place)
-    for name, size in natural_sizes(branch, flow.diagonal, names).items():
-        size = size[[layer - 1 for layer in kept]]
-        data[f"{name}_size"] = beside(data[name], ("layer",), size, "Size of its dimension")
-    values = expansion.value[[layer - 1 for layer in kept]]
-    data["expansion_parameter"] = epsilon(values, expansion.pairs)
+    of_kept = [layer - 1 for layer in kept]
+    data["expansion_parameter"] = epsilon(expansion.value[of_kept], expansion.pairs)
+    if letters := of_one_input(names):
+        below = np.array(net.widths[:-1], dtype=np.float64)
+        alone = _of_some_alone(net, inputs, flow, letters)
+        of_ntk = INDEPENDENT * ntk_variance(alone) / below
+        data["ntk_expansion_parameter"] = epsilon_of_ntk(of_ntk[of_kept])
+        for name, size in natural_sizes(alone, below * expansion.value, names).items():
+            data[f"{name}_size"] = beside(data[name], ("layer",), size[of_kept], SIZE)
     return data
+
+
+def _of_some_alone(
+    net: Network, inputs: np.ndarray, flow: KernelFlow, letters: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Tensors of some inputs alone, by letter, at every layer: from tables, or every layer with every other."""
+    K, Theta, skips = flow.diagonal, flow.Theta, any(net.skips)
+    assert Theta is not None
+    most = max(1, _REMEMBERED // max(1, net.depth - 1)) if skips else _ALONE
+    order = np.argsort(K[0], kind="stable")
+    some = np.unique(order[np.linspace(0, len(order) - 1, most).round().astype(int)])
+    alone = {"Theta": np.einsum("laa->la", Theta)[:, some]}
+    if not skips:
+        found = single_input_tensors(net, K[:, some])
+        return alone | {letter: found[letter] for letter in letters if letter in found}
+    # A room that few enter, and that brings an optimiser along.
+    from scalewise.theory.residual._tensors import residual_tensors
+
+    known = [letter for letter in letters if not of_letter(letter).obstacle_of(net)]
+    each = [residual_tensors(net, inputs[[a]], flow.K[:, [[a]], [[a]]], known)[0] for a in some]
+    return alone | {x: np.stack([one[x][0].ravel() for one in each], axis=1) for x in known}
 
 
 def _coefficients(

@@ -18,6 +18,7 @@ from scalewise.theory.order._of_pairs import OfPairs
 Progress = Callable[[str, int, int], None]
 Report = Callable[[int, int], None]
 Tensors = dict[str, tuple[Any, Any]]  # by letter: values and their errors
+SIZE = "Size of what is neglected of it, in units of the small parameter"
 
 
 def letter_of(name: str) -> str:
@@ -35,8 +36,11 @@ def beside(of: xr.Variable, dims: Any, values: np.ndarray | OfPairs, what: str) 
     return variable(dims, values, {"long_name": what, "units": of.attrs["units"]})
 
 
-def epsilon(values: np.ndarray, pairs: int) -> xr.Variable:
-    """The small parameter at some layers, sought among so many pairs of distinct inputs."""
+def epsilon(values: np.ndarray, pairs: int, exact: int = 2) -> xr.Variable:
+    """The small parameter at some layers, sought among so many pairs of distinct inputs.
+
+    Up to layer `exact` the coefficient of 1/n is all there is.
+    """
     return variable(
         ("layer",),
         values,
@@ -47,6 +51,22 @@ def epsilon(values: np.ndarray, pairs: int) -> xr.Variable:
             "long_name": "Largest relative variance of the metric, and of what norms below divide by: the small "
             "parameter of the theory.",
             "pairs": pairs,
+            "exact_layers": exact,
+        },
+    )
+
+
+def epsilon_of_ntk(values: np.ndarray) -> xr.Variable:
+    """What one NTK that an observable is made of adds to the small parameter at some layers."""
+    return variable(
+        ("layer",),
+        values,
+        {
+            "symbol": "max_a (A + 2 B)_aaaa / (2 n Theta_aa^2)",
+            "equation": "derived",
+            "units": "dimensionless",
+            "long_name": "Half the largest relative variance of the NTK of one output; all of it where weights "
+            "are used again or norms are below, and of what these divide by.",
         },
     )
 

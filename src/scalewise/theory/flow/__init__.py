@@ -6,3 +6,5 @@ from scalewise.theory.flow._expansion import pairs_to_watch as pairs_to_watch
 from scalewise.theory.flow._kernel_flow import KernelFlow as KernelFlow
 from scalewise.theory.flow._kernel_flow import kernel_flow as kernel_flow
 from scalewise.theory.flow._natural_size import natural_sizes as natural_sizes
+from scalewise.theory.flow._natural_size import ntk_variance as ntk_variance
+from scalewise.theory.flow._natural_size import of_one_input as of_one_input
