@@ -17,6 +17,7 @@ of_layer_contributions = row(
 )
 
 of_size = row("theory/flow/_natural_size.py", "tests/theory/test_natural_size.py")
+of_any = row("theory/_any_layers.py", "tests/theory/test_natural_size.py")
 of_bias = row(
     "comparison/_width.py", ("tests/theory/test_natural_size.py", "tests/test_compare.py")
 )
@@ -188,24 +189,41 @@ MUTANTS = (
     ),
     of_size(
         "size: of the tensor alone",
-        "if (its.dimension, its.order) == (row.dimension, row.order) and",
-        "if its is row and",
+        "if (its.dimension, its.order, its.takes_jets) == kind",
+        "if its is row",
     ),
     of_size(
-        "size: of the smallest of its dimension",
-        "np.max(same, axis=(0, 2))",
-        "np.min(same, axis=(0, 2))",
+        "size: of the smallest of its kind",
+        ".max(axis=2).mean(axis=0)",
+        ".max(axis=2).min(axis=0)",
     ),
     of_size("size: correction without its order", "relative * leading", "leading"),
-    row("theory/single/_single_input.py", "tests/theory/test_natural_size.py")(
-        "size: signs of the expectations kept",
-        "{name: np.abs(value) for name, value in moments.items()}",
-        "moments",
+    of_size("size: B counted once", '{"A": 1, "B": 2}', '{"A": 1, "B": 1}'),
+    of_size("size: the whole variance of the NTK", "INDEPENDENT = 0.5", "INDEPENDENT = 1.0"),
+    of_any(
+        "size: weights used again forgotten",
+        "again = any(net.program.weights_of(draw) != draw for draw in draws)",
+        "again = False",
+    ),
+    of_any("size: norms add nothing", "scatter = norms + ", "scatter = "),
+    of_any("size: what stands above scatters alone", "np.maximum.accumulate(found)", "found"),
+    row("networks/_network.py", "tests/theory/test_natural_size.py")(
+        "size: a second layer behind a norm is exact", "return 2 if apart", "return 2 if True"
+    ),
+    row("theory/_predict.py", "tests/theory/test_natural_size.py")(
+        "size: streams as their branches",
+        "    if not skips:\n        found = single_input_tensors",
+        "    if True:\n        found = single_input_tensors",
     ),
     of_bias(
         "bias: entries between inputs forgotten",
-        'np.maximum(theory[f"{name}_size"].values, largest)',
-        'theory[f"{name}_size"].values',
+        "size + _largest(values)\n",
+        "size + size\n",
     ),
-    of_bias("bias: corrected observables to first order", "            order = epsilon**2\n", ""),
+    of_bias(
+        "bias: of the metric alone",
+        ' + row.dimension[1] * _at(hidden, theory, "ntk_expansion_parameter")',
+        "",
+    ),
+    of_bias("bias: corrected observables to first order", "            order = order**2\n", ""),
 )

@@ -50,8 +50,8 @@ MUTANTS = (
         "tests/theory/test_norms.py::test_the_small_parameter_sees_what_a_norm_divides_by",
     )(
         "norms: not in the small parameter",
-        "if any(net.program.norms(",
         "if not any(net.program.norms(",
+        "if any(net.program.norms(",
     ),
     row("_obstacles.py", f"{LETTERS}::test_what_is_not_known_is_refused")(
         "obstacles: norms over any number of channels", "if count < least:", "if count < 0:"

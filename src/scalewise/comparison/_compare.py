@@ -100,7 +100,7 @@ def compare(
     $1/n$ is compared with the leading coefficients themselves; whatever the weights of the fit,
     what order $d+1$ leaves in its intercept is at most $\prod_i\epsilon_i$ and in its slope
     $e_d(\epsilon_0,\dots,\epsilon_d)$ (the elementary symmetric polynomial), in natural units,
-    with $\epsilon_i$ the expansion parameter at the $d+1$ smallest widths.
+    with $\epsilon_i$ the small parameter of the observable (`at_width`) at the $d+1$ smallest widths.
 
     Entries that are equal by symmetry are counted once. An entry with no spread at all (layer 1)
     is compared to rounding: 1e-5 of its scale in float32, 1e-10 in float64.

@@ -40,12 +40,15 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     \big(\epsilon^{(\ell)}\big)^2\sqrt{K_{aa}K_{bb}},\qquad
     \epsilon^{(\ell)}=\max_{a\le b}\frac{V_{(ab)(ab)}^{(\ell)}}{n_{\ell-1}K_{aa}^{(\ell)}K_{bb}^{(\ell)}}.$$
 
-    Layer 1 is exact and layer 2 too: its coefficient of 1/n is all there is. The NTK with its
+    Layer 1 is exact and layer 2 too, but behind a norm: its coefficient of 1/n is all there is. The NTK with its
     ``ntk_nlo`` is treated as the kernel. What is known to leading order only (the fluctuations, a kernel
-    or NTK without its correction) keeps its value and gets the bias $\epsilon^{(\ell)}$ times its
-    own scale: $\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices where it is
-    positive semidefinite; for the other fluctuations the largest coefficient of their dimension that
-    `predict` returned as ``<name>_size``, because an entry may be small by chance.
+    or NTK without its correction) keeps its value. Where it is positive semidefinite it gets the bias
+    $\epsilon^{(\ell)}\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices; the NTK of layers of every
+    kind as much as $\sqrt{\epsilon\epsilon_\Theta}\,\Theta$ where that is more. The other fluctuations get
+    $$\big(\epsilon^{(\ell)}+q\,\epsilon_\Theta^{(\ell)}\big)\big(\max|X|+|X|_{\rm mean}\big),$$
+    with $q$ the powers of the NTK that they scale with, $\epsilon_\Theta$ what `predict` returned as
+    ``ntk_expansion_parameter``, and $|X|_{\rm mean}$ the mean size of their kind, its ``<name>_size``, because an
+    entry may be small by chance.
 
     Of networks that were trained, leading order and coefficient are added likewise, $n$ the width of the last
     hidden layer, and the small parameter is ``learning_parameter`` over $n$: what is neglected is stated as
@@ -70,7 +73,8 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
         ValueError: If `theory` is not a prediction, the widths are not whole numbers in the
             ratios that the prediction was made for, or its small parameter is not known.
 
-    Source: PDLT (4.104)-(4.106); $\epsilon$ is the largest relative variance of the metric, (4.76).
+    Source: PDLT (4.104)-(4.106); $\epsilon$ is the largest relative variance of the metric, (4.76). The bias of
+        fluctuations is derived in `scalewise.theory.flow` and measured in ``benchmarks/results/neglected_orders.md``.
 
     Example:
         >>> import scalewise as sw
@@ -86,7 +90,7 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     widths = (theory.attrs["input_dim"], *hidden, theory.attrs["output_dim"])
     layers = np.asarray(theory["layer"].values, dtype=int)
     below = np.array([float(widths[layer - 1]) for layer in layers])
-    epsilon, exact = _expansion(theory, hidden), _exact(theory)
+    exact = _exact(theory)
     out: dict[str, xr.Variable] = {}
     for name in present(theory):
         if OBSERVABLES[name].corrects in theory:
@@ -107,8 +111,7 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
         order = np.where(layers <= exact, 0.0, order)
         bias = _column(order, value.ndim) * natural_scale(name, theory)
         out[f"{name}_bias"] = companion(theory, name, bias, "stated finite-width bias of")
-    out.update(_sizes(theory))
-    out["expansion_parameter"] = variable(("layer",), epsilon, theory["expansion_parameter"].attrs)
+    out.update(_smallness(theory, hidden))
     attrs = {**theory.attrs, "kind": "theory at width", "hidden_widths": list(hidden)}
     return dataset(out, coords=theory.coords, attrs=attrs)
 
@@ -144,10 +147,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
         out[f"{name}_bias"] = companion(
             theory, name, _column(order, data.ndim) * scale, "stated extrapolation bias of"
         )
-    out.update(_sizes(theory))
-    out["expansion_parameter"] = theory["expansion_parameter"].variable.copy(
-        data=_expansion(theory, hidden[0])
-    )
+    out.update(_smallness(theory, hidden[0]))
     attrs = {**theory.attrs, "widths": list(ensemble.attrs["widths"])}
     return dataset(out, coords=theory.coords, attrs=attrs)
 
@@ -164,7 +164,8 @@ def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "
 
 def _exact(theory: xr.Dataset) -> int:
     """The layer up to which nothing beyond 1/n is neglected."""
-    return int(theory["expansion_parameter"].attrs.get("exact_layers", EXACT_LAYERS))
+    attrs = theory["expansion_parameter"].attrs if "expansion_parameter" in theory else {}
+    return int(attrs.get("exact_layers", EXACT_LAYERS))
 
 
 def _order(name: str, theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "layer"]:
@@ -225,10 +226,15 @@ def root_of_diagonal(
     return (root[:, :, None] * root[:, None, :]).reshape(shape)
 
 
-def _sizes(theory: xr.Dataset) -> dict[str, xr.Variable]:
-    """The sizes of what is there, as `predict` returned them."""
-    names = ["ntk_expansion_parameter", *(f"{name}_size" for name in present(theory))]
-    return {name: theory[name].variable for name in names if name in theory}
+def _smallness(theory: xr.Dataset, hidden: Sequence[int]) -> dict[str, xr.Variable]:
+    """The small parameters at hidden widths, and the sizes of what is there, as `predict` returned them."""
+    sizes = [name for x in present(theory) if (name := f"{x}_size") in theory]
+    found = {name: theory[name].variable for name in sizes}
+    for name in ("expansion_parameter", "ntk_expansion_parameter"):
+        if name in theory:
+            values = _at(hidden, theory, name)
+            found[name] = variable(("layer",), values, theory[name].attrs)
+    return found
 
 
 def _column(values: np.ndarray, ndim: int) -> np.ndarray:

@@ -83,8 +83,9 @@ def predict(
         the sample indices in the printed order of the symbol; layers with positions add ``position`` and
         ``position_1``, counted along the last axis first. ``<name>_error`` is the numerical error
         where expectations were sampled or cubed, of a `Network` the standard error of independent
-        samples; ``<name>_size`` comes with tensors beyond the preactivations: how large a coefficient of
-        their dimension is (`natural_sizes`). ``expansion_parameter`` is
+        samples. Tensors beyond the preactivations bring ``<name>_size`` and ``ntk_expansion_parameter``, from which
+        `at_width` tells what is neglected of them: a size of their kind, and half the relative variance of the NTK
+        of one output, all of it where weights are used again or norms are below. ``expansion_parameter`` is
         $\epsilon=\max_{a\le b}V_{(ab)(ab)}/(n_{\ell-1}K_{aa}K_{bb})$ at the network's own widths, the small
         parameter of the 1/n expansion: every covariance of two entries of the metric is at most $\epsilon$ times
         the root of the four kernels it belongs to. Where norms are below a layer it is at least the largest

@@ -4,9 +4,9 @@ An observable with $q$ factors of the NTK meets, at the next order, the fluctuat
 each NTK. Its small parameter is
 $$\epsilon+q\,\epsilon_\Theta,\qquad
 \epsilon_\Theta^{(\ell)}=\tfrac12\max_a\frac{(A+2B)_{aaaa}^{(\ell)}}{n_{\ell-1}(\Theta_{aa}^{(\ell)})^2},$$
-with $\epsilon$ the relative variance of the metric and $\epsilon_\Theta$ half that of the NTK of one output, by which
-the mean of a product of independent factors moves. Factors that are not independent move by the whole of it: where
-weights are used again, which is looked for in all layers up to this one, and where norms are below; these add the
+with $\epsilon$ the relative variance of the metric and $\epsilon_\Theta$ half that of the NTK of one output, by
+which the mean of a product of independent factors moves. Others move it by the whole: where
+weights are used again, of all layers up to this one the largest, and where norms are below; these add the
 relative variance of what they divide by, for every power of an inverse norm has a mean of its own.
 
 An entry of $A$ to $U$ may vanish by a symmetry or by chance, in a layer or between two inputs, and what comes at
