@@ -2,9 +2,9 @@
 
 `compare` allows an observable to be off by a small parameter, of the metric and of each NTK that it is made of,
 times a size of its kind. Here ensembles of narrow networks tell how much of that is used: the largest deviation of
-an entry from its leading order over the stated bias, with its standard error, in the last layer of perceptrons and in
-every layer of networks of other kinds. Activations of perceptrons are critical where they can be; two are a user's
-own.
+an entry from its leading order over the stated bias, with its standard error, in the last layer of perceptrons and
+in every layer of networks of other kinds. Activations of perceptrons are critical where they can be; two are a
+user's own.
 
 python benchmarks/neglected_orders.py [--activation tanh gelu] [--depths 3 4] [--kinds recurrent] [--networks 2000]
 """

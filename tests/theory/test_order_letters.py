@@ -413,7 +413,8 @@ def test_the_mean_ntk_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_predict_tells_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     few(monkeypatch, 1 << 10)
     found = sw.predict(network("beside"), PLAIN[:1], observables=["ntk", "ntk_B", "F"], layers=4)
-    beside = {"ntk_B_error", "ntk_F_error", "ntk_B_size", "ntk_F_size", "expansion_parameter"}
+    beside = {"ntk_B_error", "ntk_F_error", "ntk_size", "ntk_B_size", "ntk_F_size"}
+    beside |= {"expansion_parameter", "ntk_expansion_parameter"}
     assert set(found) == {"ntk", "ntk_B", "ntk_F"} | beside
     assert found.ntk_B.shape == (1, 1, 1, 1, 1)
     assert float(found.ntk_B_error.max()) > 0

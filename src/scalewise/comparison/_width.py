@@ -43,8 +43,8 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     Layer 1 is exact and layer 2 too, but behind a norm: its coefficient of 1/n is all there is. The NTK with its
     ``ntk_nlo`` is treated as the kernel. What is known to leading order only (the fluctuations, a kernel
     or NTK without its correction) keeps its value. Where it is positive semidefinite it gets the bias
-    $\epsilon^{(\ell)}\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices; the NTK of layers of every
-    kind as much as $\sqrt{\epsilon\epsilon_\Theta}\,\Theta$ where that is more. The other fluctuations get
+    $\epsilon^{(\ell)}\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices; the NTK of layers of
+    every kind gets $\sqrt{\epsilon\epsilon_\Theta}\,\Theta$ where that is more. The other fluctuations get
     $$\big(\epsilon^{(\ell)}+q\,\epsilon_\Theta^{(\ell)}\big)\big(\max|X|+|X|_{\rm mean}\big),$$
     with $q$ the powers of the NTK that they scale with, $\epsilon_\Theta$ what `predict` returned as
     ``ntk_expansion_parameter``, and $|X|_{\rm mean}$ the mean size of their kind, its ``<name>_size``, because an
@@ -74,7 +74,7 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
             ratios that the prediction was made for, or its small parameter is not known.
 
     Source: PDLT (4.104)-(4.106); $\epsilon$ is the largest relative variance of the metric, (4.76). The bias of
-        fluctuations is derived in `scalewise.theory.flow` and measured in ``benchmarks/results/neglected_orders.md``.
+        fluctuations is derived, and measured in ``benchmarks/results/neglected_orders.md``.
 
     Example:
         >>> import scalewise as sw
