@@ -37,7 +37,7 @@ from scalewise.theory.order._many_shifts import many_shifts
 from scalewise.theory.order._of_pairs import OfPairs
 from scalewise.theory.order._whole import whole_tensors
 
-_ALONE = 4  # inputs whose tensors say how large what is neglected is, evenly over their norms
+_ALONE = 2  # inputs whose tensors say how large what is neglected is: the smallest and the largest
 
 
 def of_any_layers(
