@@ -124,7 +124,7 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     # d+1 of its points; the remainder of one interpolation is largest at the smallest widths.
     hidden = [hidden_widths(theory, w) for w in widths]
     exact = _exact(theory)
-    own = _expansion(theory, theory.attrs["hidden_widths"])
+    own = np.asarray(theory["expansion_parameter"].values, dtype=np.float64)
     layers = np.asarray(theory["layer"].values, dtype=int)
     below = np.array([1.0, *theory.attrs["hidden_widths"]])[layers - 1]
     out: dict[str, xr.Variable] = {}
@@ -152,43 +152,33 @@ def at_infinite_width(theory: xr.Dataset, ensemble: xr.Dataset) -> xr.Dataset:
     return dataset(out, coords=theory.coords, attrs=attrs)
 
 
-def _expansion(theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "layer"]:
-    """The expansion parameter of every layer, at other hidden widths in the same ratios."""
-    if "expansion_parameter" not in theory:
-        raise ValueError(
-            "`theory` has no variable `expansion_parameter`, so its finite-width bias is unknown; "
-            "pass what `predict` returned."
-        )
-    return _at(hidden, theory, "expansion_parameter")
-
-
 def _exact(theory: xr.Dataset) -> int:
     """The layer up to which nothing beyond 1/n is neglected."""
-    attrs = theory["expansion_parameter"].attrs if "expansion_parameter" in theory else {}
-    return int(attrs.get("exact_layers", EXACT_LAYERS))
+    _require(theory, "expansion_parameter")
+    return int(theory["expansion_parameter"].attrs.get("exact_layers", EXACT_LAYERS))
 
 
 def _order(name: str, theory: xr.Dataset, hidden: Sequence[int]) -> Float[np.ndarray, "layer"]:
     """What one order in 1/n is of an observable: it meets the fluctuations of every NTK that it is made of."""
-    row, epsilon = OBSERVABLES[name], _expansion(theory, hidden)
+    row, epsilon = OBSERVABLES[name], _at(hidden, theory, "expansion_parameter")
     if row.own_scale or row.corrects:
         return epsilon
-    _require(theory, "ntk_expansion_parameter", name)
     return epsilon + row.dimension[1] * _at(hidden, theory, "ntk_expansion_parameter")
 
 
 def _at(hidden: Sequence[int], theory: xr.Dataset, name: str) -> Float[np.ndarray, "layer"]:
-    """A parameter that falls with the width, at other hidden widths in the same ratios."""
+    """A parameter of every layer that falls with the width, at other hidden widths in the same ratios."""
+    _require(theory, name)
     own = theory.attrs["hidden_widths"]
     ratio = own[0] / hidden[0] if len(own) else 1.0
     return np.asarray(theory[name].values, dtype=np.float64) * ratio
 
 
-def _require(theory: xr.Dataset, variable: str, name: str) -> None:
-    if variable not in theory:
+def _require(theory: xr.Dataset, name: str) -> None:
+    if name not in theory:
         raise ValueError(
-            f"`theory` has no variable `{variable}`, so the finite-width bias of {name!r} is unknown; "
-            "pass what `predict` returned."
+            f"`theory` has no variable `{name}`, so its finite-width bias is unknown; pass what `predict` "
+            "returned."
         )
 
 
@@ -205,7 +195,7 @@ def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *sa
             theory[f"{name}_size"].values, largest, out=np.ones_like(largest), where=largest > 0
         )
         return _column(more, values.ndim) * root
-    _require(theory, f"{name}_size", name)
+    _require(theory, f"{name}_size")
     size = theory[f"{name}_size"].values
     # Beside the mean of its kind its own: one order of it is at least the small parameter times what it is.
     size = np.maximum(size, _largest(values)) if row.corrects else size + _largest(values)

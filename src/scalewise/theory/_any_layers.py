@@ -188,7 +188,10 @@ def _of_some_alone(
     some = _by_norm(inputs)
     assert flow.Theta is not None
     alone = {"Theta": np.einsum("laa->la", flow.Theta)[:, some]}
-    alone |= {x: _diagonal(found[x][0], some) for x in wanted if x in found}
+    at = np.s_[np.arange(len(kept))[:, None], *(some,) * 4]
+    for x in (x for x in wanted if x in found):
+        value = found[x][0]
+        alone[x] = value.at(*at) if isinstance(value, OfPairs) else value[at]
     missing = {
         row.name: x
         for x in wanted
@@ -255,12 +258,6 @@ def _sizes(
     for name, size in sizes.items():
         found[f"{name}_size"] = beside(data[name], ("layer",), size, SIZE)
     return found
-
-
-def _diagonal(X: np.ndarray | OfPairs, some: np.ndarray) -> np.ndarray:
-    """A tensor of some inputs alone, by layer."""
-    layers = np.arange(X.shape[0])[:, None]
-    return X.at(layers, *(some,) * 4) if isinstance(X, OfPairs) else X[layers, *(some,) * 4]
 
 
 def _squares(V: np.ndarray | OfPairs) -> np.ndarray:
