@@ -46,6 +46,12 @@ MUTANTS = (
     ),
     of_norms("norms: the size for the variance", "variances = 4 * jnp.sum", "variances = jnp.sum"),
     row(
+        "theory/order/_norms.py",
+        "tests/theory/test_norms.py::test_norms_over_few_channels_say_what_width_it_takes",
+    )(
+        "norms: nobody says that channels are few", "if _NEXT * r > _LARGE", "if r > _LARGE"
+    ),
+    row(
         "theory/_any_layers.py",
         "tests/theory/test_norms.py::test_the_small_parameter_sees_what_a_norm_divides_by",
     )(

@@ -72,6 +72,7 @@ def test_what_stands_before_the_first_random_layer_is_measured_too() -> None:
 
 
 def _expansion(*layers: object, width: int) -> float:
+    """Of networks that no warning is about."""
     net = sw.Network(*layers, sw.Dense(1), input_shape=3, width=width)
     found = sw.predict(
         net, RNG.normal(size=(2, 3)), observables="four_point_vertex", layers=[net.depth]
@@ -81,12 +82,12 @@ def _expansion(*layers: object, width: int) -> float:
 
 def test_the_small_parameter_sees_what_a_norm_divides_by() -> None:
     """Mean squares of n Gaussian numbers, and of n rectified ones, have relative variances of 2/n and 5/n."""
-    rectified = _expansion(sw.Dense(), "relu", sw.RMSNorm(eps=0), width=16)
-    assert rectified == pytest.approx(5 / 16, rel=0.01)
+    rectified = _expansion(sw.Dense(), "relu", sw.RMSNorm(eps=0), width=64)
+    assert rectified == pytest.approx(5 / 64, rel=0.01)
     gaussian = _expansion(sw.Dense(), sw.LayerNorm(eps=0), "tanh", width=64)
     assert gaussian == pytest.approx(2 / 64, rel=0.01)
-    groups = _expansion(sw.Dense(), sw.GroupNorm(4, eps=0), "tanh", width=64)
-    assert groups == pytest.approx(2 / 16, rel=0.01)
+    groups = _expansion(sw.Dense(), sw.GroupNorm(2, eps=0), "tanh", width=64)
+    assert groups == pytest.approx(2 / 32, rel=0.01)
     # No norm of drawn channels: the metric alone.
     of_inputs = sw.Network(sw.RMSNorm(), sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=64)
     found = sw.predict(of_inputs, RNG.normal(size=(2, 3)), observables="four_point_vertex")
@@ -97,3 +98,18 @@ def test_the_small_parameter_of_a_second_norm_counts_what_the_first_one_takes_aw
     r"""5/n of $2\sigma(z)^2$, without what moves with mean and variance of z, 8/πn and 2/n; and 2/n anew."""
     layers = (sw.Dense(C_W=1.0), sw.LayerNorm(eps=0), "relu", sw.Dense(C_W=2.0), sw.RMSNorm(eps=0))
     assert _expansion(*layers, width=64) == pytest.approx((5 - 8 / np.pi) / 64, rel=0.01)
+
+
+@pytest.mark.parametrize("norm", [sw.LayerNorm(), sw.GroupNorm(4), sw.RMSNorm()])
+def test_norms_over_few_channels_say_what_width_it_takes(norm: object) -> None:
+    """Of 12 channels a third of the next order is too much, of 17 it is not, and coefficients are the same."""
+    groups = 4 if isinstance(norm, sw.GroupNorm) else 1
+    net = sw.Network(sw.Dense(), norm, "tanh", sw.Dense(1), input_shape=3, width=12 * groups)
+    x = RNG.normal(size=(2, 3))
+    with pytest.warns(UserWarning, match=r"below layer 2 .* Make the network 1\.3 times as wide"):
+        few = sw.predict(net, x, observables="four_point_vertex")
+    wide = sw.predict(net.replace(width=17 * groups), x, observables="four_point_vertex")
+    np.testing.assert_allclose(
+        few.four_point_vertex.values, wide.four_point_vertex.values, rtol=1e-12
+    )
+    assert sw.predict(net, x).kernel.values.all()  # which no width changes
