@@ -108,6 +108,12 @@ MUTANTS = (
         "have ^ a, have",
     ),
     of_jets(
+        "jets of units: positions and samples exchanged",
+        "z.reshape(self.count, made.inputs, *program.positions[here], -1)",
+        "z.reshape(self.count, *program.positions[here], made.inputs, -1).swapaxes(1, -2)",
+        f"{JETS}::test_windows_of_convolutions",
+    ),
+    of_jets(
         "jets of units: a neuron shares with itself",
         "values[-1] -= first @ second.T",
         "pass",
