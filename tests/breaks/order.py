@@ -48,8 +48,19 @@ MUTANTS = (
     row(
         "theory/order/_norms.py",
         "tests/theory/test_norms.py::test_norms_over_few_channels_say_what_width_it_takes",
+    )("norms: nobody says that channels are few", "if share > _LARGE", "if share > 9 * _LARGE"),
+    row(
+        "networks/_forward.py",
+        "tests/theory/test_norms.py::test_inputs_of_equal_features_need_an_eps_in_a_norm_over_them",
     )(
-        "norms: nobody says that channels are few", "if _NEXT * r > _LARGE", "if r > _LARGE"
+        "norms: rounding of inputs is a signal",
+        "if (mean(left**2) <= _ROUNDED * mean(groups**2)).any():",
+        "if (mean(left**2) == 0).any():",
+    ),
+    row("selection.py", "tests/theory/test_whole.py::test_what_does_not_fit_is_said")(
+        "units: arrays with four of any number of inputs",
+        "row.legs > 2 and samples > MOST_INPUTS",
+        "False",
     ),
     row(
         "theory/_any_layers.py",

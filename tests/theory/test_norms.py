@@ -62,6 +62,16 @@ def test_a_site_without_a_signal_needs_an_eps() -> None:
     assert np.isfinite(sw.predict(net(1e-3), x).kernel.values).all()
 
 
+@pytest.mark.parametrize("verb", [sw.predict, sw.measure])
+def test_inputs_of_equal_features_need_an_eps_in_a_norm_over_them(verb) -> None:
+    """Of a tenth in each feature rounding is left."""
+    net = sw.Network(sw.LayerNorm(eps=0), sw.Dense(), "tanh", sw.Dense(1), **LAST)
+    own = {"networks": 5, "progress": False} if verb is sw.measure else {}
+    with pytest.raises(ValueError, match="features are all alike"):
+        verb(net, np.full((2, 3), 0.1), **own)
+    assert np.isfinite(verb(net, RNG.normal(size=(2, 3)), **own).kernel.values).all()
+
+
 def test_what_stands_before_the_first_random_layer_is_measured_too() -> None:
     layers = (sw.RMSNorm(0.1), sw.AvgPool(2), sw.Flatten(), sw.Dense(), "relu", sw.Dense(1))
     net, x = sw.Network(*layers, input_shape=(6, 2), width=32), RNG.normal(size=(2, 6, 2))
@@ -102,11 +112,12 @@ def test_the_small_parameter_of_a_second_norm_counts_what_the_first_one_takes_aw
 
 @pytest.mark.parametrize("norm", [sw.LayerNorm(), sw.GroupNorm(4), sw.RMSNorm()])
 def test_norms_over_few_channels_say_what_width_it_takes(norm: object) -> None:
-    """Of 12 channels a third of the next order is too much, of 17 it is not, and coefficients are the same."""
+    """Of 12 channels the next order of a variance is two thirds of it, of 17 less than a half."""
     groups = 4 if isinstance(norm, sw.GroupNorm) else 1
     net = sw.Network(sw.Dense(), norm, "tanh", sw.Dense(1), input_shape=3, width=12 * groups)
     x = RNG.normal(size=(2, 3))
-    with pytest.warns(UserWarning, match=r"below layer 2 .* Make the network 1\.3 times as wide"):
+    message = r"below layer 2 .* Make the network 1\.4 times as wide"
+    with pytest.warns(UserWarning, match=message):
         few = sw.predict(net, x, observables="four_point_vertex")
     wide = sw.predict(net.replace(width=17 * groups), x, observables="four_point_vertex")
     np.testing.assert_allclose(

@@ -245,6 +245,14 @@ def test_what_does_not_fit_is_said() -> None:
     assert "3 inputs have 3,072 labels in a layer" in told
     assert "2 inputs would fit" in told
     assert "four_point_vertex" in select("all", heads, samples=2).names
+    # Arrays with four inputs are larger than what units take.
+    layers = (sw.Dense(), sw.LayerNorm(), "tanh", sw.Dense(1))
+    normed = sw.Network(*layers, width=32, input_shape=(4,))
+    for samples in (101, 2049):
+        told = select("all", normed, samples=samples).left_out["four_point_vertex"]
+        assert f"arrays with four of {samples} inputs fit of 100: 100 inputs would fit" in told
+    assert "four_point_vertex" in select("all", normed, samples=100).names
+    assert "metric_nlo" not in select("all", normed, samples=2049).names
     assert {"four_point_vertex", "ntk_A"} <= set(chosen.names)
     kinked = sw.Network(
         sw.Dense(), sw.Skip("relu", sw.Dense()), "relu", sw.Dense(1), width=8, input_shape=(4,)

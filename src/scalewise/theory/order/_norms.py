@@ -38,7 +38,7 @@ from scalewise.theory.order._populations import populations
 _INPUTS, _POSITIONS = 4, 4  # evenly among all, by their size and in their order
 _UNITS = 1 << 12
 _NEXT = 4.0  # times r: the share of a variance of 1/v that is beyond order 1/n
-_LARGE = 0.5  # of that share: beyond it order 1/n is not worth much
+_LARGE = 0.51  # of that share, with what r is known to: beyond it order 1/n is not worth much
 
 
 def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.ndarray:
@@ -77,16 +77,16 @@ def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.
 
 def _warn(found: np.ndarray, layers: Sequence[int]) -> None:
     """Warn of norms over too few channels for the expansion."""
-    few = [layer for layer, r in zip(layers, found, strict=True) if _NEXT * r > _LARGE]
+    shares = _NEXT * found
+    few = [str(layer) for layer, share in zip(layers, shares, strict=True) if share > _LARGE]
     if few:
-        share = _NEXT * float(found.max())
+        wider = math.ceil(10 * shares.max() / _LARGE) / 10
         warnings.warn(
-            f"Norms below layer{'s' if len(few) > 1 else ''} {listed(map(str, few), 'and')} are over so few channels "
-            f"that order 1/n says little at this width: of the variance of the NTK, which goes as one over what "
-            f"they divide by, it leaves about {share:.1g} times its own size to the next order. Make the network "
-            f"{share / _LARGE:.2g} times as wide, or give a norm fewer groups; the coefficients hold at that width "
-            "(`at_width`).",
-            stacklevel=6,
+            f"Norms below layer{'s' if len(few) > 1 else ''} {listed(few, 'and')} are over so few channels that "
+            "order 1/n says little at this width: of the variance of the NTK, which goes as one over what they "
+            f"divide by, the next order is {shares.max():.1g} times as much. Make the network {wider:g} times as "
+            "wide, or give a norm fewer groups; the coefficients hold at that width (`at_width`).",
+            stacklevel=7,
         )
 
 
