@@ -46,6 +46,23 @@ MUTANTS = (
     ),
     of_norms("norms: the size for the variance", "variances = 4 * jnp.sum", "variances = jnp.sum"),
     row(
+        "theory/order/_norms.py",
+        "tests/theory/test_norms.py::test_norms_over_few_channels_say_what_width_it_takes",
+    )("norms: nobody says that channels are few", "if share > _LARGE", "if share > 9 * _LARGE"),
+    row(
+        "networks/_forward.py",
+        "tests/theory/test_norms.py::test_inputs_of_equal_features_need_an_eps_in_a_norm_over_them",
+    )(
+        "norms: rounding of inputs is a signal",
+        "if (mean(left**2) <= _ROUNDED * mean(groups**2)).any():",
+        "if (mean(left**2) == 0).any():",
+    ),
+    row("selection.py", "tests/theory/test_whole.py::test_what_does_not_fit_is_said")(
+        "units: arrays with four of any number of inputs",
+        "row.legs > 2 and samples > MOST_INPUTS",
+        "False",
+    ),
+    row(
         "theory/_any_layers.py",
         "tests/theory/test_norms.py::test_the_small_parameter_sees_what_a_norm_divides_by",
     )(
@@ -100,6 +117,12 @@ MUTANTS = (
         "jets of units: letters in the other order",
         "have ^ a, have ^ a",
         "have ^ a, have",
+    ),
+    of_jets(
+        "jets of units: positions and samples exchanged",
+        "z.reshape(self.count, made.inputs, *program.positions[here], -1)",
+        "z.reshape(self.count, *program.positions[here], made.inputs, -1).swapaxes(1, -2)",
+        f"{JETS}::test_windows_of_convolutions",
     ),
     of_jets(
         "jets of units: a neuron shares with itself",

@@ -281,5 +281,21 @@ MUTANTS = (
         "LayerExpectations, alike=True",
         "LayerExpectations, alike=False",
     ),
+    row(
+        "theory/order/_readers.py",
+        f"{WHOLE}::test_positions_of_one_sample_are_inputs_beside_each_other",
+    )(
+        "labels: ordered pairs of a layer that mixes positions, in the other order",
+        "return total\n    here",
+        "return total[np.arange(rows * rows).reshape(rows, rows).T.ravel()]\n    here",
+    ),
+    row(
+        "networks/_course.py",
+        f"{WHOLE}::test_positions_of_one_sample_are_inputs_beside_each_other",
+    )(
+        "course: what reads positions has them backwards",
+        "seen.reshape(found.labels[here], node.taps, -1)",
+        "seen[..., ::-1].reshape(found.labels[here], node.taps, -1)",
+    ),
     of_course("course: weights of all taps", "/ math.sqrt(node.taps)", "/ node.taps"),
 )

@@ -62,6 +62,16 @@ def test_a_site_without_a_signal_needs_an_eps() -> None:
     assert np.isfinite(sw.predict(net(1e-3), x).kernel.values).all()
 
 
+@pytest.mark.parametrize("verb", [sw.predict, sw.measure])
+def test_inputs_of_equal_features_need_an_eps_in_a_norm_over_them(verb) -> None:
+    """Of a tenth in each feature rounding is left."""
+    net = sw.Network(sw.LayerNorm(eps=0), sw.Dense(), "tanh", sw.Dense(1), **LAST)
+    own = {"networks": 5, "progress": False} if verb is sw.measure else {}
+    with pytest.raises(ValueError, match="features are all alike"):
+        verb(net, np.full((2, 3), 0.1), **own)
+    assert np.isfinite(verb(net, RNG.normal(size=(2, 3)), **own).kernel.values).all()
+
+
 def test_what_stands_before_the_first_random_layer_is_measured_too() -> None:
     layers = (sw.RMSNorm(0.1), sw.AvgPool(2), sw.Flatten(), sw.Dense(), "relu", sw.Dense(1))
     net, x = sw.Network(*layers, input_shape=(6, 2), width=32), RNG.normal(size=(2, 6, 2))
@@ -72,6 +82,7 @@ def test_what_stands_before_the_first_random_layer_is_measured_too() -> None:
 
 
 def _expansion(*layers: object, width: int) -> float:
+    """Of networks that no warning is about."""
     net = sw.Network(*layers, sw.Dense(1), input_shape=3, width=width)
     found = sw.predict(
         net, RNG.normal(size=(2, 3)), observables="four_point_vertex", layers=[net.depth]
@@ -81,12 +92,12 @@ def _expansion(*layers: object, width: int) -> float:
 
 def test_the_small_parameter_sees_what_a_norm_divides_by() -> None:
     """Mean squares of n Gaussian numbers, and of n rectified ones, have relative variances of 2/n and 5/n."""
-    rectified = _expansion(sw.Dense(), "relu", sw.RMSNorm(eps=0), width=16)
-    assert rectified == pytest.approx(5 / 16, rel=0.01)
+    rectified = _expansion(sw.Dense(), "relu", sw.RMSNorm(eps=0), width=64)
+    assert rectified == pytest.approx(5 / 64, rel=0.01)
     gaussian = _expansion(sw.Dense(), sw.LayerNorm(eps=0), "tanh", width=64)
     assert gaussian == pytest.approx(2 / 64, rel=0.01)
-    groups = _expansion(sw.Dense(), sw.GroupNorm(4, eps=0), "tanh", width=64)
-    assert groups == pytest.approx(2 / 16, rel=0.01)
+    groups = _expansion(sw.Dense(), sw.GroupNorm(2, eps=0), "tanh", width=64)
+    assert groups == pytest.approx(2 / 32, rel=0.01)
     # No norm of drawn channels: the metric alone.
     of_inputs = sw.Network(sw.RMSNorm(), sw.Dense(), "tanh", sw.Dense(1), input_shape=3, width=64)
     found = sw.predict(of_inputs, RNG.normal(size=(2, 3)), observables="four_point_vertex")
@@ -97,3 +108,19 @@ def test_the_small_parameter_of_a_second_norm_counts_what_the_first_one_takes_aw
     r"""5/n of $2\sigma(z)^2$, without what moves with mean and variance of z, 8/πn and 2/n; and 2/n anew."""
     layers = (sw.Dense(C_W=1.0), sw.LayerNorm(eps=0), "relu", sw.Dense(C_W=2.0), sw.RMSNorm(eps=0))
     assert _expansion(*layers, width=64) == pytest.approx((5 - 8 / np.pi) / 64, rel=0.01)
+
+
+@pytest.mark.parametrize("norm", [sw.LayerNorm(), sw.GroupNorm(4), sw.RMSNorm()])
+def test_norms_over_few_channels_say_what_width_it_takes(norm: object) -> None:
+    """Of 12 channels the next order of a variance is two thirds of it, of 17 less than a half."""
+    groups = 4 if isinstance(norm, sw.GroupNorm) else 1
+    net = sw.Network(sw.Dense(), norm, "tanh", sw.Dense(1), input_shape=3, width=12 * groups)
+    x = RNG.normal(size=(2, 3))
+    message = r"below layer 2 .* Make the network 1\.4 times as wide"
+    with pytest.warns(UserWarning, match=message):
+        few = sw.predict(net, x, observables="four_point_vertex")
+    wide = sw.predict(net.replace(width=17 * groups), x, observables="four_point_vertex")
+    np.testing.assert_allclose(
+        few.four_point_vertex.values, wide.four_point_vertex.values, rtol=1e-12
+    )
+    assert sw.predict(net, x).kernel.values.all()  # which no width changes

@@ -60,12 +60,14 @@ def test_fully_connected_layers_have_what_whole_arrays_say(
 
 
 def test_windows_of_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All entries of two samples, whose positions are read off by weights that differ."""
     few(monkeypatch)
+    reading = sw.Aggregate(np.array([[1.0, 0.5], [0.2, 0.7]])), sw.Take(0), sw.Dense(1)
     net = sw.Network(
-        *(sw.Conv(2), "tanh", sw.Conv(3, padding="circular"), "tanh", sw.GlobalAvgPool()),
-        *(sw.Dense(1),), input_shape=(3, 2), width=30, **RATES,
+        *(sw.Conv(2), "tanh", sw.Conv(2, padding="circular"), "tanh"),
+        *reading, input_shape=(2, 2), width=30, **RATES,
     )  # fmt: skip
-    check(net, PLACED[:1], [3])
+    check(net, PLACED[:, :2], [3])
 
 
 # Of the first of two inputs: where a + b/n + c/n² through 6,000, 4,000 and 2,000 drawn networks of width 64, 128,

@@ -10,9 +10,13 @@ from scalewise.networks import ResidualMLP
 from scalewise.networks._course import kind
 from scalewise.selection import select
 from scalewise.theory.order import _responses
+from scalewise.theory.order._many_labels import KNOWN as KNOWN_CARRIED
+from scalewise.theory.order._many_labels import many_labels
+from scalewise.theory.order._many_shifts import SHIFTS, many_shifts
 from scalewise.theory.order._responses import order_one
 from scalewise.theory.order._whole import whole_tensors
 
+ROWS = [row for row in sw.OBSERVABLES.values() if row.order]
 X = np.random.default_rng(3).normal(size=(2, 4))
 RATES = {"C_b": 0.1, "C_W": 1.5, "lambda_b": 0.5, "lambda_W": 1.0}
 
@@ -142,6 +146,32 @@ def test_one_position_is_a_fully_connected_layer(name: str) -> None:
             np.testing.assert_allclose(found[row].values[-1], values, rtol=1e-9, atol=slack)
 
 
+def test_positions_of_one_sample_are_inputs_beside_each_other() -> None:
+    """Every entry of every tensor, read off by weights that differ: what no layer mixes are more inputs."""
+    w, rates = np.array([0.9, -0.4]), {"C_b": 0.1, "C_W": 1.3, "lambda_b": 0.3, "lambda_W": 0.8}
+    x = np.random.default_rng(6).normal(size=(2, 2, 4))
+    mlp = sw.MLP(3, [30, 20], "gelu", input_dim=4, output_dim=1, **rates)
+    alone = sw.predict(mlp, x.reshape(4, 4), observables="all")
+    layers = (sw.Conv(1, channels=30), "gelu", sw.Conv(1, channels=20), "gelu")
+    reading = sw.Aggregate(np.stack([w, [0.2, 1.5]])), sw.Take(0), sw.Dense(1)
+    net = sw.Network(*layers, *reading, width=30, input_shape=(2, 4), **rates)
+    by = {
+        "whole": whole_tensors(net, x, [row.letter for row in ROWS], (3,)),
+        "carried": many_labels(net, x, KNOWN_CARRIED, [3]) | many_shifts(net, x, SHIFTS, [3]),
+    }
+    for how, found in by.items():
+        for row in ROWS:
+            if row.letter not in found:
+                continue
+            legs = alone[row.name].values[-1].reshape((2, 2) * row.legs)
+            for leg in range(row.legs):
+                legs = np.tensordot(legs, w, axes=(leg + 1, 0))
+            value, error = (part[0] for part in found[row.letter])
+            slack = 1e-9 * np.abs(legs).max() if how == "whole" else 6 * error
+            np.testing.assert_array_less(np.abs(value - legs), slack + 1e-12, f"{how}: {row.name}")
+            assert np.max(error) < 0.02 * np.abs(legs).max(), f"{how}: {row.name}"
+
+
 def test_units_of_a_stream_respond_as_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip connections over positions, of a kink: two codes that share no formula."""
     monkeypatch.setattr(_responses, "_MOST", 1 << 12)
@@ -215,6 +245,14 @@ def test_what_does_not_fit_is_said() -> None:
     assert "3 inputs have 3,072 labels in a layer" in told
     assert "2 inputs would fit" in told
     assert "four_point_vertex" in select("all", heads, samples=2).names
+    # Arrays with four inputs are larger than what units take.
+    layers = (sw.Dense(), sw.LayerNorm(), "tanh", sw.Dense(1))
+    normed = sw.Network(*layers, width=32, input_shape=(4,))
+    for samples in (101, 2049):
+        told = select("all", normed, samples=samples).left_out["four_point_vertex"]
+        assert f"arrays with four of {samples} inputs fit of 100: 100 inputs would fit" in told
+    assert "four_point_vertex" in select("all", normed, samples=100).names
+    assert "metric_nlo" not in select("all", normed, samples=2049).names
     assert {"four_point_vertex", "ntk_A"} <= set(chosen.names)
     kinked = sw.Network(
         sw.Dense(), sw.Skip("relu", sw.Dense()), "relu", sw.Dense(1), width=8, input_shape=(4,)

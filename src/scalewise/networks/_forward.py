@@ -30,6 +30,8 @@ from scalewise.networks._nodes import (
 from scalewise.networks._program import Program
 from scalewise.networks._sites import IDENTITY, Matrix, Taps, Window
 
+_ROUNDED = 1e-24  # of a mean square: what rounding leaves
+
 
 def forward(
     node: Node,
@@ -220,8 +222,22 @@ def fixed_fields(program: Program, x: np.ndarray) -> dict[int, np.ndarray]:
     for here in sorted(program.fixed):
         node = program.nodes[here]
         below = [found[k] for k in node.of]
+        if isinstance(node, Normalise) and node.eps == 0.0:
+            _refuse_without_signal(node, *below)
         found[here] = forward(node, below, program.positions[node.of[0]]) if node.of else x
     return found
+
+
+def _refuse_without_signal(node: Normalise, x: np.ndarray, mask: np.ndarray | None = None) -> None:
+    """Refuse inputs of which nothing but rounding is left to divide by."""
+    groups = x.reshape(*x.shape[:-1], node.groups, -1)
+    mean = mean_of(node, groups.ndim, mask)
+    left = groups - mean(groups) if node.centred else groups
+    if (mean(left**2) <= _ROUNDED * mean(groups**2)).any():
+        raise ValueError(
+            "`x` leaves a site of a norm without any signal, and its eps is 0, so it would divide by 0. Give "
+            "the norm an eps, or drop inputs whose features are all alike."
+        )
 
 
 def gathered(x: Any, windows: Sequence[Taps], sizes: Sequence[int], xp: Any) -> tuple[Any, Any]:

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise._arrays import float_array, not_finite
+from scalewise.networks._forward import fixed_fields
 from scalewise.networks._network import Network
-from scalewise.networks._nodes import Draw, Read
+from scalewise.networks._nodes import Draw, Normalise, Read
 from scalewise.networks._program import Program
 
 _DECADES = 280  # of float64 on either side of 1, with some to spare for factors
@@ -57,6 +58,8 @@ def check_inputs(net: Network, x: Any) -> Float[np.ndarray, "sample *positions f
             f"`x` is too large: |x|²/n_0 overflows in sample {int(np.argmax(variance))}. Rescale it."
         )
     check_kernels(net, 1, variance[variance > 0])
+    if any(isinstance(net.program.nodes[k], Normalise) for k in net.program.fixed):
+        fixed_fields(net.program, array)  # which refuses what leaves nothing to divide by
     return array
 
 

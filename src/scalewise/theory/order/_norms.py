@@ -6,12 +6,18 @@ $$\frac{\mathrm{Var}[v]}{v^2}=4\sum_p\frac1{n_p}\mathbb E_g\big[R_p'(g)^2\big]$$
 to order $1/n$ for $\epsilon=0$: $2/n$ of a root mean square over $n$ Gaussian channels, and what the layers
 below add.
 
-Source: derived; von Mises' expansion as in `scalewise.theory.order._responses`.
+The NTK behind a norm goes as $1/v$. With $r=\mathrm{Var}[v]/v^2$ and $v$ as a sum of squares of Gaussian channels,
+$$\frac{\mathrm{Var}[1/v]}{\mathbb E[1/v]^2}=\frac r{1-2r},\qquad
+  v_\infty^2\,\mathrm{Var}[1/v]=\frac r{(1-r)^2(1-2r)}=r+4r^2+\dots,$$
+so that order $1/n$ leaves $4r$ of its own size to the next one, and 4 channels have no variance at all.
+
+Source: derived; von Mises' expansion as in `scalewise.theory.order._responses`; moments of a $\chi^2$ law.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scalewise._words import listed
 from scalewise.networks import Network
 from scalewise.networks.spi import Normalise, Program, fixed_fields
 from scalewise.networks.spi_jax import precision
@@ -30,6 +37,8 @@ from scalewise.theory.order._populations import populations
 
 _INPUTS, _POSITIONS = 4, 4  # evenly among all, by their size and in their order
 _UNITS = 1 << 12
+_NEXT = 4.0  # times r: the share of a variance of 1/v that is beyond order 1/n
+_LARGE = 0.51  # of that share, with what r is known to: beyond it order 1/n is not worth much
 
 
 def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.ndarray:
@@ -37,6 +46,7 @@ def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.
 
     Four inputs are looked at, from the smallest to the largest, each alone, and four positions of a norm; to 1 %.
     A group of a norm scatters as a norm over so few channels, which counts the scatter of layers below too often.
+    Warns where it is over too few channels for the expansion.
 
     Args:
         net: The network; some layer has a norm below.
@@ -61,7 +71,23 @@ def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.
                 max((float(spreads[k]) for k in norms), default=0.0) for norms in below.values()
             ]
             found = np.maximum(found, largest)
+    _warn(found, layers)
     return found
+
+
+def _warn(found: np.ndarray, layers: Sequence[int]) -> None:
+    """Warn of norms over too few channels for the expansion."""
+    shares = _NEXT * found
+    few = [str(layer) for layer, share in zip(layers, shares, strict=True) if share > _LARGE]
+    if few:
+        wider = math.ceil(10 * shares.max() / _LARGE) / 10
+        warnings.warn(
+            f"Norms below layer{'s' if len(few) > 1 else ''} {listed(few, 'and')} are over so few channels that "
+            "order 1/n says little at this width: of the variance of the NTK, which goes as one over what they "
+            f"divide by, the next order is {shares.max():.1g} times as much. Make the network {wider:g} times as "
+            "wide, or give a norm fewer groups; the coefficients hold at that width (`at_width`).",
+            stacklevel=7,
+        )
 
 
 @partial(jax.jit, static_argnames=("program", "ends"))
