@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     of_size(
         "size: of the smallest of its kind",
-        ".max(axis=2).mean(axis=0)",
+        ".max(axis=(0, 2))",
         ".max(axis=2).min(axis=0)",
     ),
     of_size("size: correction without its order", "relative * leading", "leading"),

@@ -45,9 +45,9 @@ def at_width(theory: Prediction, width: Widths | None = None) -> xr.Dataset:
     or NTK without its correction) keeps its value. Where it is positive semidefinite it gets the bias
     $\epsilon^{(\ell)}\sqrt{X_{ii}X_{jj}}$ with $i$, $j$ the halves of its sample indices; the NTK of layers of
     every kind gets $\sqrt{\epsilon\epsilon_\Theta}\,\Theta$ where that is more. The other fluctuations get
-    $$\big(\epsilon^{(\ell)}+q\,\epsilon_\Theta^{(\ell)}\big)\big(\max|X|+|X|_{\rm mean}\big),$$
+    $$\big(\epsilon^{(\ell)}+q\,\epsilon_\Theta^{(\ell)}\big)\big(\max|X|+|X|_{\rm kind}\big),$$
     with $q$ the powers of the NTK that they scale with, $\epsilon_\Theta$ what `predict` returned as
-    ``ntk_expansion_parameter``, and $|X|_{\rm mean}$ the mean size of their kind, its ``<name>_size``, because an
+    ``ntk_expansion_parameter``, and $|X|_{\rm kind}$ the largest of their kind, its ``<name>_size``, because an
     entry may be small by chance.
 
     Of networks that were trained, leading order and coefficient are added likewise, $n$ the width of the last
@@ -197,7 +197,7 @@ def natural_scale(name: str, theory: xr.Dataset) -> Float[np.ndarray, "layer *sa
         return _column(more, values.ndim) * root
     _require(theory, f"{name}_size")
     size = theory[f"{name}_size"].values
-    # Beside the mean of its kind its own: one order of it is at least the small parameter times what it is.
+    # Beside the largest of its kind its own: one order of it is at least the small parameter times what it is.
     size = np.maximum(size, _largest(values)) if row.corrects else size + _largest(values)
     return np.broadcast_to(_column(size, values.ndim), shape)
 

@@ -12,8 +12,8 @@ relative variance of what they divide by, for every power of an inverse norm has
 An entry of $A$ to $U$ may vanish by a symmetry or by chance, in a layer or between two inputs, and what comes at
 the next order need not vanish with it: an expectation of several neurons mixes all tensors that differ in how their
 outputs are paired. So what is neglected of $X$ is that parameter times
-$$\max|X|+\frac1m\sum_{Y}\max_a|Y_{aaaa}|$$
-over the $m$ tensors $Y$ of its kind: $A,B$; $D,F$; $P,Q$; $R,S,T,U$. The 1/n correction of an observable is one
+$$\max|X|+\max_{Y,a}|Y_{aaaa}|$$
+over the tensors $Y$ of its kind: $A,B$; $D,F$; $P,Q$; $R,S,T,U$. The 1/n correction of an observable is one
 order of that observable, $n\epsilon$ times its size.
 
 Source: derived; `benchmarks/neglected_orders.py` measures how much of it is used.
@@ -87,14 +87,14 @@ def natural_sizes(
         names: Observables; those whose own diagonal says it are left out.
 
     Returns:
-        By name, coefficients of 1/n of the layer below, in the units of the observable: the mean over its kind.
+        By name, coefficients of 1/n of the layer below, in the units of the observable: the largest of its kind.
 
     Example:
         >>> import numpy as np
         >>> from scalewise.theory.flow import natural_sizes
         >>> alone = {"Theta": np.ones((1, 1)), "P": np.zeros((1, 1)), "Q": np.full((1, 1), 0.4)}
         >>> natural_sizes(alone, np.ones(1), ["dntk_P"])["dntk_P"]  # P itself vanishes, as for ReLU
-        array([0.2])
+        array([0.4])
     """
     sizes = {}
     for name in names:
@@ -106,7 +106,7 @@ def natural_sizes(
             sizes[name] = relative * leading.max(axis=1)
         else:
             of_kind = [alone[its.letter] for its in _kind(row) if its.letter in alone]
-            sizes[name] = np.abs(of_kind).max(axis=2).mean(axis=0)
+            sizes[name] = np.abs(of_kind).max(axis=(0, 2))
     return sizes
 
 

@@ -86,7 +86,7 @@ def _warn(found: np.ndarray, layers: Sequence[int]) -> None:
             "order 1/n says little at this width: of the variance of the NTK, which goes as one over what they "
             f"divide by, the next order is {shares.max():.1g} times as much. Make the network {wider:g} times as "
             "wide, or give a norm fewer groups; the coefficients hold at that width (`at_width`).",
-            stacklevel=7,
+            stacklevel=8,
         )
 
 
