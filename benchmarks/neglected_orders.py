@@ -46,7 +46,7 @@ def _of(*layers: Any, shape: Any, **rates: Any) -> sw.Network:
     return sw.Network(*layers, input_shape=shape, width=32, **(rates or RATES))
 
 
-# By name, of networks that are no perceptrons: what makes each.
+# By name, of networks that are not perceptrons: what makes each.
 KINDS: dict[str, Callable[[], sw.Network]] = {
     **{name: made for name, (kind, made) in NETWORKS.items() if kind != "plain"},
     "deep circular convolution": lambda: _of(*(RING, "tanh") * 3, *ENDS, shape=(6, 2)),
@@ -61,6 +61,13 @@ KINDS: dict[str, Callable[[], sw.Network]] = {
     "recurrent, gelu": lambda: _of(sw.Recurrent("gelu", last=True), sw.Dense(1), shape=(3, 2)),
     "recurrent, five steps": lambda: _of(
         sw.Recurrent("tanh", last=True), sw.Dense(1), shape=(5, 2)
+    ),
+    "two recurrent layers": lambda: sw.Network(
+        sw.Recurrent("tanh"),
+        sw.Recurrent("tanh", last=True),
+        sw.Dense(2),
+        input_shape=(3, 2),
+        width=32,
     ),
     "convolution, recurrent": lambda: _of(
         sw.Conv(3), "tanh", sw.Recurrent("tanh", last=True), sw.Dense(1), shape=(4, 2)
