@@ -154,8 +154,7 @@ largest stated standard error of a tensor beside its largest entry, the worst of
 
 TAIL = """Of 100 images V alone took 145 s and 4002 MB before the tensors shared the factors of their exact parts.
 Each number that symmetry leaves is kept once, and of many images it is read where it is asked for. Above 2048
-labels numbers have single precision, 1e-6 of a tensor, and 1024 units are drawn. The row of 100 images has the
-present statement of errors, the others one that was larger by up to a half."""
+labels numbers have single precision, 1e-6 of a tensor, and 1024 units are drawn."""
 
 
 def write(known: dict[str, Any]) -> None:

@@ -225,14 +225,14 @@ def _not_by_units(net: Network, samples: int, row: Observable) -> str:
         for read in node.of[:3]
     }
     each = max(math.prod(program.positions[k]) * heads.get(k, 1) for k in program.draws)
-    fit, whole = most // each, row.legs > 2 and samples > MOST_INPUTS
-    if samples * each <= most and not whole:
+    if row.legs > 2 and samples > MOST_INPUTS:
+        fit = min(most // each, MOST_INPUTS)
+        return f"arrays with four of {samples} inputs fit of {MOST_INPUTS}: {_fitting(fit)}"
+    if samples * each <= most:
         return ""
-    if whole:
-        return f"arrays with four of {samples} inputs fit of {MOST_INPUTS}: {_fitting(min(fit, MOST_INPUTS))}"
     return (
         f"{samples} inputs have {samples * each:,} labels in a layer, and they are followed at {most:,}: "
-        f"{_fitting(min(fit, MOST_INPUTS) if row.legs > 2 else fit)}"
+        f"{_fitting(most // each)}"
     )
 
 

@@ -66,8 +66,9 @@ def predict(
 
     Args:
         net: The network. Of an `MLP`, and of every network whose activations act on sums of random layers (dense,
-            convolutions, graphs, skip connections), all observables are known; of others all but
-            ``dntk_P``, ``dntk_Q`` and ``ddntk_R`` to ``ddntk_U``, with JAX.
+            convolutions, graphs, skip connections), all observables are known; of others those that
+            single units tell, with JAX: no mean shift or third derivative of kinks and of heads that grow with
+            free keys, and ``dntk_P`` to ``ddntk_U`` to some percent of the largest of their dimension.
         x: Inputs (samples, features), or ``(samples, *positions, features)``.
         observables: Names in ``scalewise.OBSERVABLES``, or their letters; ``"all"`` for all that exists for
             the activation; ``None`` for kernel, NTK and the preactivations' 1/n terms, the last only

@@ -61,7 +61,9 @@ def order_one(
     averaged by hand given a path; $B$ and $F$ from slopes in weights of tangents; $G^{\{1\}}$ and $H^{\{1\}}$ from
     second derivatives; $P$ to $U$ from slopes of jets. Of a tanh MLP with four layers and three inputs, with 4,096
     units, the standard error is at most .1 % of the largest entry of $V$, $A$, $B$, $D$ and $F$, and 2 % of that of
-    the others; they agree with the recursions within 3.5 standard errors, entry by entry.
+    the others; they agree with the recursions within 3.5 standard errors, entry by entry. Of heads of four channels
+    at four positions $P$ to $U$ are known to 1.5 % of the largest of their dimension, and what is small among them
+    by cancellation to no more of its own: the noise is that of signs, and falls as one over the root of the units.
 
     Args:
         net: The network.
