@@ -69,7 +69,7 @@ class Biased(Layer):
         return build.draw(made)
 
 
-# Unoptimised, jaxlib 0.10.2 compiles B of heads with numbers added to their logits to NaN; not compiled it is right.
+# Unoptimised, jaxlib 0.10.2 compiles B of heads with biased logits to NaN; not compiled it is right.
 @pytest.mark.optimised
 def test_heads_in_turn_are_the_mean_of_their_kinds() -> None:
     """Not a mixture of them: a network of any width has as many heads of each, so that kinds do not fluctuate."""
