@@ -92,6 +92,12 @@ def finite_array(
     return found if found.dtype.kind == "f" or sort == "whole" else found.astype(np.float64)
 
 
+def evenly(sizes: Sequence[float] | np.ndarray, most: int) -> np.ndarray:
+    """Numbers of at most so many, evenly from the smallest to the largest, both ends among them; ascending."""
+    order = np.argsort(sizes, kind="stable")
+    return np.unique(order[np.linspace(0, len(order) - 1, most).round().astype(int)])
+
+
 def not_finite(name: str, array: np.ndarray) -> str:
     """The sentence about numbers that are not finite, with the first of them."""
     place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

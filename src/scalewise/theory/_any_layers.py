@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import xarray as xr
 
+from scalewise._arrays import evenly
 from scalewise._extras import require
 from scalewise._threads import blas_threads_for
 from scalewise.networks import Network
@@ -234,9 +235,8 @@ def _scatter_of_ntk(
 
 
 def _by_norm(inputs: np.ndarray) -> np.ndarray:
-    """Numbers of some inputs, from the smallest to the largest."""
-    order = np.argsort([float(np.linalg.norm(one)) for one in inputs], kind="stable")
-    return np.unique(order[np.linspace(0, len(inputs) - 1, _ALONE).round().astype(int)])
+    """Numbers of some inputs, the smallest and the largest among them."""
+    return evenly([float(np.linalg.norm(one)) for one in inputs], _ALONE)
 
 
 def _sizes(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from scalewise._arrays import evenly
 from scalewise._checked import Told, checked
 from scalewise._threads import blas_threads_for
 from scalewise.networks import Network
@@ -48,9 +49,8 @@ from scalewise.theory.single._single_input import single_input_tensors
 
 # Of one input alone all tensors are smooth functions of K_aa: a few, extremes included, tell their maxima.
 _ALONE = 16
-_REMEMBERED = (
-    24  # layers times inputs, where each is correlated with all: tensors of them take a second
-)
+# Layers times inputs, where each layer is correlated with all: tensors of so many take a second.
+_REMEMBERED = 24
 
 
 @checked
@@ -181,8 +181,7 @@ def _of_some_alone(
     K, Theta, skips = flow.diagonal, flow.Theta, any(net.skips)
     assert Theta is not None
     most = max(1, _REMEMBERED // max(1, net.depth - 1)) if skips else _ALONE
-    order = np.argsort(K[0], kind="stable")
-    some = np.unique(order[np.linspace(0, len(order) - 1, most).round().astype(int)])
+    some = evenly(K[0], most)
     alone = {"Theta": np.einsum("laa->la", Theta)[:, some]}
     if not skips:
         found = single_input_tensors(net, K[:, some])

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scalewise._arrays import evenly
 from scalewise._words import listed
 from scalewise.networks import Network
 from scalewise.networks.spi import Normalise, Program, fixed_fields
@@ -60,8 +61,7 @@ def norm_fluctuations(net: Network, x: np.ndarray, layers: Sequence[int]) -> np.
     ends = tuple(program.layers[layer - 1] for layer in layers)
     below = {end: program.norms(end) for end in ends}
     found, own = np.zeros(len(ends)), populations(program, ends)
-    order = np.argsort([float(np.linalg.norm(one)) for one in x], kind="stable")
-    some = np.unique(order[np.linspace(0, len(x) - 1, _INPUTS).round().astype(int)])
+    some = evenly([float(np.linalg.norm(one)) for one in x], _INPUTS)
     with precision("float64"):
         g = drawn(program, own, 1, _UNITS, 0)
         for a in some:
