@@ -273,7 +273,13 @@ def any_tensors(samples: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(2)
     found = {letter: rng.standard_normal((samples,) * 4) for letter in "ABDFPQRSTU"}
     found |= {letter: rng.standard_normal((samples,) * 2) for letter in ("G1", "H1")}
-    same = {"A": ["bacd", "cdab"], "B": ["badc", "cdab"], "D": ["bacd", "abdc"], "F": ["cdab"]}
+    same = {
+        "A": ["bacd", "abdc", "cdab"],
+        "B": ["badc", "cdab"],
+        "D": ["bacd", "abdc"],
+        "F": ["cdab"],
+    }
+    same |= {"P": ["acbd"], "R": ["abdc"], "S": ["badc"], "T": ["dcba"], "U": ["cdab"]}
     for letter, ways in (same | {"G1": ["ba"], "H1": ["ba"]}).items():
         for way in ways:
             found[letter] = found[letter] + np.einsum(
@@ -402,9 +408,9 @@ def test_samples_may_come_in_any_order_and_twice(monkeypatch: pytest.MonkeyPatch
     mean, covariance = (found.values[name] for name in names[:2])
     np.testing.assert_allclose(mean[:, 0], mean[:, 1], rtol=1e-6)
     np.testing.assert_allclose(covariance[0, 0, 0], covariance[0, 0, 1], rtol=1e-6, atol=1e-9)
-    # A test that was trained on is known.
-    assert np.abs(mean[:, 3]).max() < 1e-8 * np.abs(mean).max()
-    assert np.abs(covariance[0, 0, 3]).max() < 1e-8 * np.abs(covariance).max()
+    # A test that was trained on is known, as far as expectations are.
+    assert np.abs(mean[:, 3]).max() < 1e-4 * np.abs(mean).max()
+    assert np.abs(covariance[0, 0, 3]).max() < 1e-4 * np.abs(covariance).max()
 
 
 def test_products_on_labels_are_einsum() -> None:
@@ -691,13 +697,14 @@ def test_each_accuracy_is_five_times_the_one_before() -> None:
 
 
 def test_blocks_and_what_is_kept_of_them_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(network(3, "gelu", 2), task(3, 5, 2, 2), GradientDescent())
-    coarse = Accuracy(1e-2, 1e-1, 0.5)
-    monkeypatch.setattr(_route, "refined", lambda found, *_, **__: (found(coarse), {}))
+    """Where expectations are exact: otherwise they tell which two samples are given."""
+    asked = Asked(network(3, "sin", 2), task(3, 5, 2, 2), GradientDescent())
+    monkeypatch.setattr(_route, "refined", lambda found, *_, **__: (found(FINE), {}))
+    monkeypatch.setattr(Tile, "_expected", exactly)
     names = sorted(TILES.outcomes - {"output_mean_nlo_by_layer"})
     more, lots = [], _sums.KEPT
     for sizes, kept in (((5,), lots), ((2, 2, 1), lots), ((1, 3, 1), 0)):
-        parts = np.split(np.arange(5), np.cumsum(sizes)[:-1])
+        parts = np.split(np.array([3, 1, 0, 4, 2]), np.cumsum(sizes)[:-1])
         monkeypatch.setattr(_sums, "blocks", lambda *_, parts=parts: parts)
         monkeypatch.setattr(_sums, "KEPT", kept)
         more.append(TILES.compute(asked, names).values)
@@ -740,10 +747,16 @@ def test_single_precision_is_enough_for_many_samples(
 
 
 def test_blocks_hold_every_sample_once() -> None:
-    stack = stack_of(network(2, "erf"), np.eye(3))
+    """Those that tell most of others first, one that stands alone last."""
+    rng = np.random.default_rng(0)
     for count, train in ((5, 3), (60, 30), (300, 200)):
+        stack = stack_of(network(2, "erf"), rng.standard_normal((count, 3)))
         found = list(_sums.blocks(stack, count, train))
-        np.testing.assert_array_equal(np.concatenate(found), np.arange(train))
+        np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.arange(train))
+        assert len(found) == 1 or max(map(len, found)) < train
+    stack = stack_of(network(2, "erf"), np.array([[0.0, 0, 3], [1, 0.1, 0], [1, 0, 0], [0, 0, 3]]))
+    (found,) = _sums.blocks(stack, 4, 3)
+    assert found[-1] == 0
 
 
 def test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance() -> None:

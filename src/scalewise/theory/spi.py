@@ -45,6 +45,7 @@ from scalewise.theory.order._jets import Pair as Pair
 from scalewise.theory.order._jets import charge as charge
 from scalewise.theory.order._jets import standard as standard
 from scalewise.theory.order._jets import standard_pair as standard_pair
+from scalewise.theory.order._jets import symmetries as symmetries
 
 # Tensors of the last layer in estimates that belong together, of any network: whole arrays or single units.
 from scalewise.theory.order._runs import as_arrays as as_arrays

@@ -114,6 +114,28 @@ def standard(first: Pair, second: Pair, *, ordered: bool = False) -> Standard:
 
 
 @cache
+def symmetries(first: Pair, second: Pair) -> tuple[tuple[int, ...], ...]:
+    """The orders of four sites in which a covariance of two pairs is the same one.
+
+    Args:
+        first: One pair.
+        second: Of the same layer.
+    """
+    jets, found = (*first, *second), []
+    letters = sorted({*itertools.chain(*jets)})
+    for swap, one, other in itertools.product((False, True), repeat=3):
+        sides = [(1, 0) if one else (0, 1), (3, 2) if other else (2, 3)]
+        order = tuple(itertools.chain(*(reversed(sides) if swap else sides)))
+        for names in itertools.permutations(letters):
+            name = dict(zip(letters, names, strict=True))
+            moved = ({name[x] for x in jets[site]} for site in order)
+            if all(own == {*jet} for own, jet in zip(moved, jets, strict=True)):
+                found.append(order)
+                break
+    return tuple(found)
+
+
+@cache
 def standard_pair(pair: Pair) -> tuple[Pair, bool]:
     """The standard one of two mean shifts that differ by the names of letters or by the order of sites."""
     found = standard(pair, pair)

@@ -34,6 +34,7 @@ from scalewise.theory.spi import (
     sources,
     standard,
     standard_pair,
+    symmetries,
     wanted,
 )
 from scalewise.training.tiles._setting import Site
@@ -88,7 +89,8 @@ class Tensors:
 
         if layer > len(self.stack):  # asked once, and not kept
             return make(*one, *other)
-        return self.tile.known((found.pairs, layer), (*one, *other), make)
+        ways = symmetries(*found.pairs)
+        return self.tile.known((found.pairs, layer), (*one, *other), make, ways)
 
     def shift(self, layer: int, pair: Pair, labels: Labels) -> Value | None:
         """The mean shift of two jets of a layer; ``None`` if it is 0."""
@@ -238,6 +240,16 @@ def families(letters: frozenset[str]) -> Families:
             both = features(one, flat=False), features(other, flat=False)
             found |= {tuple(sorted(term.orders)) for term in noise(*both)}
     return frozenset(found)
+
+
+@cache
+def exchanges(letter: str) -> tuple[Labels, ...]:
+    """The orders of its indices in which a tensor of four samples is the same one."""
+    both = _component(letter)
+    assert both is not None
+    places, printed = TENSORS[letter].printed.split("->")
+    ways = ({x: places[k] for x, k in zip(places, way, strict=True)} for way in symmetries(*both))
+    return tuple(tuple(printed.index(way[x]) for x in printed) for way in ways)
 
 
 def _component(letter: str) -> Covariance | None:

@@ -1,20 +1,24 @@
 r"""Sums over two of the three last samples of tensors, for everything that is asked in one pass over tiles.
 
-Tiles have all samples twice and two blocks of training samples, which are exchanged, so that expectations given two
-training samples are found once for all sums. Of the second label some sums want training samples alone.
+Of four samples the two that stand first are given, whatever their labels are, so that an expectation of four samples
+is found once: a tile has two blocks of training samples, and twice all samples from the second block on. A tensor is
+read off it in every way that four labels can be put to these places.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from scalewise.sweeps.spi import Reporter
-from scalewise.training.tiles._recursions import Tensors, families
+from scalewise.training.tiles._recursions import Tensors, exchanges, families
 from scalewise.training.tiles._setting import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
@@ -24,17 +28,18 @@ TILE = 500_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
 KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
-_TURNED = {0: 0, 1: 1, 2: 3, 3: 2}
+Placed = tuple[int, ...]  # by label, its place on a tile
+# Labels that are not of a block stand in their order.
+_PLACINGS = tuple(p for p in itertools.permutations(range(4)) if p.index(0) < p.index(1))
+_EXCHANGED = {0: 1, 1: 0, 2: 2, 3: 3}
 
 
-@dataclass(frozen=True)
-class _Sum:
+class _Sum(NamedTuple):
     """Over two labels, of which `every` says whether the other one has all samples."""
 
     letter: str
     labels: Labels
     over: tuple[int, int]
-    weights: Weights
     every: bool
 
 
@@ -53,8 +58,9 @@ class Sums:
     samples: int
     count: int
     sources: Sources = None
-    _wanted: list[_Sum] = field(default_factory=list)
-    _found: list[np.ndarray] = field(default_factory=list)
+    _wanted: dict[_Sum, list[Weights]] = field(default_factory=lambda: defaultdict(list))
+    _places: list[tuple[_Sum, slice]] = field(default_factory=list)
+    _found: dict[_Sum, np.ndarray] = field(default_factory=dict)
 
     def add(self, letter: str, labels: Labels, over: tuple[int, int], weights: Weights) -> int:
         """One sum, over training samples.
@@ -68,14 +74,15 @@ class Sums:
         Returns:
             The place of what is found: all samples of label 0, training samples of the other label, columns.
         """
-        return self._add(_Sum(letter, labels, over, weights, every=False))
+        return self._add(_Sum(letter, labels, over, every=False), weights)
 
     def add_pairs(self, letter: str, labels: Labels, weights: Weights) -> int:
         """The sum over labels 2 and 3, all samples of labels 0 and 1; otherwise as `add`."""
-        return self._add(_Sum(letter, labels, (2, 3), weights, every=True))
+        return self._add(_Sum(letter, labels, (2, 3), every=True), weights)
 
     def __getitem__(self, place: int) -> Float[np.ndarray, "sample other column"]:
-        return self._found[place]
+        one, columns = self._places[place]
+        return self._found[one][..., columns]
 
     def one_pair(self, letter: str) -> Float[np.ndarray, "sample sample_1"]:
         """A tensor of two samples."""
@@ -85,100 +92,185 @@ class Sums:
 
     def run(self) -> None:
         """All sums that were added."""
-        self._found = [
-            np.zeros((self.samples, self.samples if one.every else self.count, len(one.weights)))
-            for one in self._wanted
-        ]
-        groups: dict[tuple[str, Labels], list[int]] = defaultdict(list)
-        for place, one in enumerate(self._wanted):
-            groups[one.letter, one.labels].append(place)
-        wide = frozenset(one.letter for one in self._wanted if one.every)
-        narrow = frozenset(one.letter for one in self._wanted) - wide
-        for tensors in self._watched(narrow):
-            first, second = tensors[0].tile.rows[2:]
-            for turned in (False, True)[: 1 + (first is not second)]:
-                rows = (second, first) if turned else (first, second)
-                for (letter, labels), places in groups.items():
-                    asked = tuple(_TURNED[x] for x in labels) if turned else labels
+        parts = list(blocks(self.stack, self.samples, self.count))
+        order = np.concatenate([*parts, np.arange(self.count, self.samples)])
+        train, back = order[: self.count], np.argsort(order)
+        weights = {
+            one: np.concatenate(own)[:, train[:, None], train].astype(self._dtype)
+            for one, own in self._wanted.items()
+        }
+        others = {one: self.samples if one.every else self.count for one in weights}
+        sums = {
+            one: np.zeros((len(own), self.samples, others[one])) for one, own in weights.items()
+        }
+        wide = frozenset(one.letter for one in weights if one.every)
+        narrow = frozenset(one.letter for one in weights) - wide
+        readings = self._readings(narrow)
+        for (i, j), tensors in self._watched(parts, narrow):
+            for (letter, asked), read in readings.items():
+                own = [way for way in read if i < j or _in_order(way[0])]
+                if own:
                     whole = tensors[letter in narrow].last(letter, *asked)
-                    whole = whole.swapaxes(2, 3) if turned else whole
-                    for place in places:
-                        self._collect(place, whole, rows)
+                    for placed, one, turned in own:
+                        seen = whole.swapaxes(0, 1) if turned else whole
+                        spans = self._spans(parts, (i, j), placed, every=one.every)
+                        _collect(sums[one], weights[one], seen, placed, spans, one.over)
+        self._found = {
+            one: found[:, back[:, None], back[: others[one]]].transpose(1, 2, 0)
+            for one, found in sums.items()
+        }
 
-    def _add(self, one: _Sum) -> int:
-        self._wanted.append(one)
-        return len(self._wanted) - 1
+    @property
+    def _dtype(self) -> type[np.floating]:
+        return next((site.given.dtype for site in self.stack), np.float64)
 
-    def _watched(self, narrow: frozenset[str]) -> Iterator[tuple[Tensors, Tensors]]:
+    def _add(self, one: _Sum, weights: Weights) -> int:
+        start = sum(map(len, self._wanted[one]))
+        self._wanted[one].append(weights)
+        self._places.append((one, slice(start, start + len(weights))))
+        return len(self._places) - 1
+
+    def _watched(
+        self, parts: Sequence[np.ndarray], narrow: frozenset[str]
+    ) -> Iterator[tuple[tuple[int, int], tuple[Tensors, Tensors]]]:
         """With a bar on a terminal, if it takes long."""
-        count = len(list(blocks(self.stack, self.samples, self.count)))
+        count = len(parts)
         with Reporter(None, count * (count + 1) // 2, "tiles of samples") as reporter:
-            for tensors in self._tiles(narrow):
-                yield tensors
+            for found in self._tiles(parts, narrow):
+                yield found
                 reporter.add(1)
 
-    def _tiles(self, narrow: frozenset[str]) -> Iterator[tuple[Tensors, Tensors]]:
-        """With all samples of the second label and with those of training, for every two blocks."""
-        every, train = np.arange(self.samples), np.arange(self.count)
-        parts = list(blocks(self.stack, self.samples, self.count))
+    def _readings(
+        self, narrow: frozenset[str]
+    ) -> dict[tuple[str, Labels], list[tuple[Placed, _Sum, bool]]]:
+        """Which tensors at which places of a tile, and the sums that they are parts of, some of them transposed."""
+        found = defaultdict[tuple[str, Labels], list[tuple[Placed, _Sum, bool]]](list)
+        for one in self._wanted:
+            for placed in _PLACINGS:
+                labels = [placed[x] for x in one.labels]
+                asked = [tuple(labels[k] for k in way) for way in exchanges(one.letter)]
+                # Of all samples from a block on, twice, what differs by their exchange is transposed.
+                turned = [tuple(_EXCHANGED[x] for x in own) for own in asked]
+                first = min(asked if one.letter in narrow else asked + turned)
+                found[one.letter, first].append((placed, one, first not in asked))
+        return found
+
+    def _tiles(
+        self, parts: Sequence[np.ndarray], narrow: frozenset[str]
+    ) -> Iterator[tuple[tuple[int, int], tuple[Tensors, Tensors]]]:
+        """For every two blocks, with all samples from the second one on twice, and once with those of training."""
+        tests = np.arange(self.count, self.samples)
         stays = tables(len(self.stack), self.samples, self.count) <= KEPT
-        dtype = next((site.given.dtype for site in self.stack), np.float64)
         shared: tuple[Kept, Kept] = ({}, {})
         asked = families(frozenset(one.letter for one in self._wanted))
         kept = [({}, {}) for _ in parts]
         for j, last in enumerate(parts):
+            train = np.concatenate(parts[j:])
+            every = np.concatenate([train, tests])
             for i in range(j + 1):
                 rows = parts[i], last
                 tiles = [
                     Tile(
                         (every, second, *rows),
                         (shared[k], kept[i][k], kept[j][k]),
-                        dtype,
+                        self._dtype,
                         families=asked,
                     )
                     for k, second in enumerate((every, train))
                 ]
                 wide = Tensors(self.stack, tiles[0], sources=self.sources)
-                yield (
-                    wide,
-                    Tensors(self.stack, tiles[1], sources=self.sources, wide=wide, own=narrow),
-                )
+                own = Tensors(self.stack, tiles[1], sources=self.sources, wide=wide, own=narrow)
+                yield (i, j), (wide, own)
                 if not stays and i < j:
                     kept[i] = ({}, {})
             if not stays:
                 kept[j] = ({}, {})
 
-    def _collect(self, place: int, whole: np.ndarray, rows: tuple[np.ndarray, np.ndarray]) -> None:
-        """A tile's part of a sum, from a tensor as it lies in memory, blocks in front: nothing is copied."""
-        one, out = self._wanted[place], self._found[place]
-        laid = whole.transpose(2, 3, 0, 1)[..., : self.samples if one.every else self.count]
-        at = {1: np.arange(self.count), 2: rows[0], 3: rows[1]}
-        x, y = one.over
-        weights = one.weights[:, at[x][:, None], at[y]].astype(whole.dtype, copy=False)
-        if x == 2:
-            size, shape = laid.shape[0] * laid.shape[1], laid.shape[2:]
-            sums = weights.reshape(len(weights), size) @ laid.reshape(size, shape[0] * shape[1])
-            out += sums.reshape(len(weights), *shape).transpose(1, 2, 0)
-            return
-        # Over label 1, then one sample of the block after the other.
-        of_block = np.ascontiguousarray(weights.transpose(2, 1, 0))
-        for part, own in zip(laid if y == 2 else laid.swapaxes(0, 1), of_block, strict=True):
-            out[:, at[5 - y]] += (part @ own).swapaxes(0, 1)
+    def _spans(
+        self, parts: Sequence[np.ndarray], tile: tuple[int, int], placed: Placed, *, every: bool
+    ) -> list[tuple[slice, int]]:
+        """Of each place, samples that belong to a sum, in the order of blocks, and how many it has before them.
+
+        Of two samples of one block the one of the earlier label is the one that is given.
+        """
+        ends = np.cumsum([0, *map(len, parts)])
+        label = [placed.index(place) for place in range(4)]
+        found = [(slice(ends[k], ends[k + 1]), 0) for k in tile]
+        for place in (1, 0):
+            before = 0 if label[place] > label[3] else len(parts[tile[1]])
+            end = self.samples if label[place] < 1 + every else self.count
+            found.insert(0, (slice(ends[tile[1]] + before, end), before))
+        return found
+
+
+def _collect(
+    out: Float[np.ndarray, "column sample other"],
+    weights: Weights,
+    whole: np.ndarray,
+    placed: Placed,
+    spans: Sequence[tuple[slice, int]],
+    over: tuple[int, int],
+) -> None:
+    """A tile's part of a sum over two labels; a tensor lies in memory with blocks in front, and is not copied."""
+    x, y = (placed[label] for label in over)
+    own = weights[:, spans[x][0], spans[y][0]]
+    if x > y:
+        x, y, own = y, x, own.swapaxes(1, 2)
+    first, second = (k for k in range(4) if k not in (x, y))
+    parts = [slice(before, before + span.stop - span.start) for span, before in spans]
+    found = _contracted(whole[parts[0], parts[1]].transpose(2, 3, 0, 1), own, x, y)
+    if placed[0] == second:
+        first, second, found = second, first, found.swapaxes(1, 2)
+    out[:, spans[first][0], spans[second][0]] += found
+
+
+def _contracted(
+    laid: Float[np.ndarray, "third fourth first second"],
+    weights: Float[np.ndarray, "column one other"],
+    x: int,
+    y: int,
+) -> Float[np.ndarray, "column left right"]:
+    """The sum over two places of a tile, in their order; the others in theirs."""
+    count, size = len(weights), laid.shape
+    if y == 1 or x == 2:
+        flat = laid.reshape(size[0] * size[1], size[2] * size[3])
+        own = weights.reshape(count, len(flat) if x == 2 else flat.shape[1])
+        return (own @ (flat if x == 2 else flat.T)).reshape(count, *size[2 * (x == 2) :][:2])
+    # Over one of all, then one sample of the block after the other.
+    laid = laid if y == 2 else laid.swapaxes(0, 1)
+    laid = laid.swapaxes(2, 3) if x == 0 else laid
+    of_block = np.ascontiguousarray(weights.transpose(2, 1, 0))
+    found = np.zeros((*laid.shape[1:3], count), laid.dtype)
+    for part, own in zip(laid, of_block, strict=True):
+        found += part @ own
+    return found.transpose(2, 1, 0)
+
+
+def _in_order(placed: Placed) -> bool:
+    """Whether of two labels in the blocks the earlier one is in the first."""
+    return placed.index(2) < placed.index(3)
 
 
 def tables(layers: int, samples: int, train: int) -> int:
     """How many numbers are known of three samples, one of them of training."""
-    return _TABLES * layers * samples**2 * train
+    return _TABLES * layers * (samples**3 - (samples - train) ** 3) // 3
 
 
 def blocks(stack: Sequence[Site], samples: int, train: int) -> Iterator[np.ndarray]:
-    """Training samples, a few at a time, so that two of these and all samples twice fit into a cache.
+    """Training samples, a few at a time, so that two blocks and twice all samples behind fit into a cache.
+
+    Those that tell most of others stand first, so that they are given.
 
     Args:
         stack: The hidden layers.
         samples: Of all kinds.
         train: Of training.
     """
-    given = samples * sum(sum(site.given.rule.nodes) for site in stack)
-    step = max(1, int(np.sqrt(min(TILE // samples**2, _GIVEN // given))))
-    yield from np.array_split(np.arange(train), -(-train // step))
+    told = sum(np.square(site.given.rho[:train, :train]).sum(axis=1) for site in stack)
+    order = np.argsort(-told, kind="stable")
+    nodes, start = sum(sum(site.given.rule.nodes) for site in stack), 0
+    while start < train:
+        behind = samples - start
+        step = max(1, int(min(np.sqrt(TILE) / behind, np.sqrt(_GIVEN / (nodes * behind)))))
+        yield order[start : start + step]
+        start += step

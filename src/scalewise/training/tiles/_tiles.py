@@ -11,6 +11,7 @@ them or none is shared by the tiles that have it too.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -39,13 +40,38 @@ def multiplied(first: Value, second: Value) -> Value:
     return np.multiply(first, second, out=out)
 
 
+@cache
+def _first(kind: Labels, labels: Labels, ways: tuple[Labels, ...]) -> tuple[Labels, Labels]:
+    """The first labels that are alike to some in any of these orders, and where axes are from there.
+
+    Args:
+        kind: By label, the first one with the same list.
+        labels: Some.
+        ways: Orders in which they mean the same; as they are if there are none.
+    """
+    found = []
+    for way in ways or (tuple(range(len(labels))),):
+        alike: dict[int, int] = {}
+        for x in (labels[k] for k in way):
+            if x not in alike:
+                fits = (
+                    k for k, own in enumerate(kind) if own == kind[x] and k not in alike.values()
+                )
+                alike[x] = next(fits)
+        rest = iter(k for k in range(4) if k not in alike.values())
+        back = tuple(alike[x] if x in alike else next(rest) for x in range(4))
+        found.append((tuple(alike[labels[k]] for k in way), back))
+    return min(found)
+
+
 class Tile:
     """Four lists of samples.
 
     Args:
         rows: The samples of each label, places in the arrays of a `Site`. Labels with the same list are alike.
         kept: What has neither block, what has the third label alone, and the fourth: one dictionary each, the last
-            two the same if they are the same block.
+            two the same if they are the same block. Tiles that share them have first lists that end alike, each no
+            longer than the one before.
         dtype: Of all values.
         families: Orders of four labels that will be asked for, in any places: what shares sums is made at once.
     """
@@ -97,7 +123,11 @@ class Tile:
         return found
 
     def known(
-        self, key: Hashable, labels: Labels, make: Callable[..., Value | None]
+        self,
+        key: Hashable,
+        labels: Labels,
+        make: Callable[..., Value | None],
+        ways: tuple[Labels, ...] = (),
     ) -> Value | None:
         """A value that `make` makes of labels, once for all labels that are alike.
 
@@ -105,17 +135,9 @@ class Tile:
             key: What it is.
             labels: Of its arguments, not all different if a label stands twice.
             make: Called with labels that are alike to these.
+            ways: Orders of arguments in which it is the same.
         """
-        alike: dict[int, int] = {}
-        for x in labels:
-            if x not in alike:
-                used = set(alike.values())
-                alike[x] = next(
-                    k
-                    for k, kind in enumerate(self._kind)
-                    if kind == self._kind[x] and k not in used
-                )
-        first = tuple(alike[x] for x in labels)
+        first, back = _first(self._kind, labels, ways)
         blocks = [x for x in _BLOCKS if x in first]
         store = self._own if len(blocks) == 2 else self._kept[blocks[0] - 1 if blocks else 0]
         last = blocks == [3]  # kept as if the block were that of the third label
@@ -126,9 +148,15 @@ class Tile:
         found = store[place]
         if found is None:
             return None
-        found = found.swapaxes(2, 3) if last else found
-        rest = iter(k for k in range(4) if k not in alike.values())
-        return found.transpose([alike[x] if x in alike else next(rest) for x in range(4)])
+        found = self._of_own(found.swapaxes(2, 3) if last else found)
+        return found.transpose(back)
+
+    def _of_own(self, kept: Value) -> Value:
+        """Of a value that another tile has made, whose lists end with those of this one."""
+        starts = [
+            max(0, size - len(row)) for size, row in zip(kept.shape[:2], self.rows, strict=False)
+        ]
+        return kept[starts[0] :, starts[1] :]
 
     def _on(self, array: np.ndarray, labels: Labels) -> Value:
         """An array with an axis for each label, put in their places."""
