@@ -261,14 +261,20 @@ MUTANTS = (
     ),
     of_tiles(
         "tiles, labels: what is alike not turned back",
-        "found.transpose([alike[x] if x in alike else next(rest) for x in range(4)])",
-        "found",
+        "return found.transpose(back)",
+        "return found",
         LABELS,
     ),
     of_tiles(
+        "tiles, kept: the first samples of what another tile has",
+        "return kept[starts[0] :, starts[1] :]",
+        "return kept[: len(self.rows[0]), : len(self.rows[1])]",
+        BLOCKS,
+    ),
+    of_tiles(
         "tiles, kept: a block that stands last not turned",
-        "found = found.swapaxes(2, 3) if last else found",
-        "pass",
+        "self._of_own(found.swapaxes(2, 3) if last else found)",
+        "self._of_own(found)",
         BLOCKS,
     ),
     of_series(
@@ -284,15 +290,41 @@ MUTANTS = (
         SERIES,
     ),
     of_sums(
-        "tiles, sums: blocks exchanged, weights not",
-        "rows = (second, first) if turned else (first, second)",
-        "rows = (first, second)",
-        BLOCKS,
+        "tiles, sums: a sample of the second block at two places",
+        "before = 0 if label[place] > label[3] else len(parts[tile[1]])",
+        "before = 0",
     ),
     of_sums(
-        "tiles, sums: blocks in one order alone",
-        "for turned in (False, True)[: 1 + (first is not second)]:",
-        "for turned in (False,):",
+        "tiles, sums: samples of one block in both orders",
+        "own = [way for way in read if i < j or _in_order(way[0])]",
+        "own = read",
+    ),
+    of_sums(
+        "tiles, sums: places exchanged, weights not",
+        "x, y, own = y, x, own.swapaxes(1, 2)",
+        "x, y = y, x",
+    ),
+    of_sums(
+        "tiles, sums: places exchanged, the tensor not",
+        "seen = whole.swapaxes(0, 1) if turned else whole",
+        "seen = whole",
+    ),
+    of_sums(
+        "tiles, sums: what is found in the order of blocks",
+        "found[:, back[:, None], back[: others[one]]]",
+        "found",
+    ),
+    of_sums(
+        "tiles, blocks: those that tell least first",
+        "np.argsort(-told",
+        "np.argsort(told",
+        f"{TESTS}::test_blocks_hold_every_sample_once",
+    ),
+    of_recursions(
+        "tiles, sums: indices exchanged at their sites alone",
+        "return tuple(tuple(printed.index(way[x]) for x in printed) for way in ways)",
+        "return symmetries(*both)",
+        CONTRACTIONS,
     ),
     of_mean(
         "tiles, mean: legs of exchanged labels not exchanged",

@@ -318,7 +318,7 @@ def test_contractions_are_those_of_whole_tensors(
     want = outcomes_of(dense, different, [], None)
     Given.known = known
     monkeypatch.setattr(_sums, "Tensors", Given)
-    monkeypatch.setattr(_sums, "blocks", lambda *_: [np.arange(2), np.arange(2, 3)])
+    monkeypatch.setattr(_sums, "blocks", lambda *_: [np.array([2, 0]), np.array([1])])
     K, Theta = (kernels.square()[kind][-1] for kind in ("kernel", "ntk"))
     found = _route._outcomes(asked, _route._setting(asked, K, Theta, kernels.trained), [], names)
     assert found.keys() == want.keys() == names | {"learning_parameter"}

@@ -34,7 +34,7 @@ _FACTORS = 4  # derivatives of two factors, together, at most
 # Terms of the series from which a half, a quarter, ... of the nodes are enough: at this accuracy of it, and how
 # many more at one that is finer by `_STEP`. Later where the series ends before its terms are small.
 _ROUGH = 2.5e-3
-_FEWER, _LATER = (4, 7, 11), (1, 2, 3)
+_FEWER, _LATER = (5, 9, 13), (1, 2, 3)
 _FEWER_OPEN, _LATER_OPEN = (6, 12), (2, 4)
 _INNER = 4  # nodes of what is left of a sample, more than coefficients
 _WIDEST, _CLOSEST = 26.0, 0.025  # nodes that tell of all terms: their end, and their distance
