@@ -21,6 +21,7 @@ SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
 COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
 FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
 FAMILIES = f"{TESTS}::test_families_that_share_sums_are_those_made_alone"
+CLOSE = f"{TESTS}::test_close_inputs_are_not_left_to_single_precision"
 ASKED = "tests/training/test_accuracy.py::test_an_accuracy_that_is_asked_for_is_met"
 NOTHING = "tests/training/test_accuracy.py::test_what_training_leaves_nothing_of_is_not_made_finer"
 ERRORS = f"{TESTS}::test_accuracies_are_taken_until_little_moves"
@@ -319,6 +320,18 @@ MUTANTS = (
         "np.argsort(-told",
         "np.argsort(told",
         f"{TESTS}::test_blocks_hold_every_sample_once",
+    ),
+    of_route(
+        "tiles, precision: single for inputs that are close",
+        "and not fine and rounding <= ENOUGH",
+        "and not fine",
+        CLOSE,
+    ),
+    of_route(
+        "tiles, precision: what single leaves open not said",
+        "np.maximum(errors[name], rounding",
+        "np.maximum(errors[name], 0 * rounding",
+        CLOSE,
     ),
     of_recursions(
         "tiles, sums: indices exchanged at their sites alone",

@@ -523,11 +523,11 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         asked.append(accuracy)
         return {
             "one": np.full(4, 1 + moves * accuracy.nodes),
-            "two": 1 + np.array([0, 0, 0, 275 * accuracy.nodes]),
+            "two": 1 + np.array([0, 0, 0, 1030 * accuracy.nodes]),
             "still": np.ones(4),
         }
 
-    for count, moves in ((2, 125.0), (3, 5000.0)):
+    for count, moves in ((2, 470.0), (3, 18750.0)):
         asked.clear()
         values, errors = _refined.refined(found)
         assert asked == list(_refined.ACCURACIES[:count])
@@ -537,7 +537,7 @@ def test_accuracies_are_taken_until_little_moves() -> None:
         left = 3 if count == 2 else 2 / 4
         np.testing.assert_allclose(errors["one"], left * moves * step * np.sqrt(2), rtol=1e-2)
         # None is small because nothing moves there.
-        two = np.maximum(left * 275 * step / 2, 3 * asked[-1].across)
+        two = np.maximum(left * 1030 * step / 2, 3 * asked[-1].across)
         np.testing.assert_allclose(errors["two"][:3], two, rtol=2e-2)
         # A step may be small by chance.
         np.testing.assert_allclose(errors["still"], 3 * asked[-1].across)
@@ -757,6 +757,34 @@ def test_blocks_hold_every_sample_once() -> None:
     stack = stack_of(network(2, "erf"), np.array([[0.0, 0, 3], [1, 0.1, 0], [1, 0, 0], [0, 0, 3]]))
     (found,) = _sums.blocks(stack, 4, 3)
     assert found[-1] == 0
+
+
+def test_close_inputs_are_not_left_to_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their inverse kernel magnifies rounding; where it does so little, that much is open at least."""
+    rng, kinds = np.random.default_rng(5), []
+    monkeypatch.setattr(_route, "_DOUBLE", 7)
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
+    monkeypatch.setattr(
+        _route, "sites", lambda *given, dtype: kinds.append(dtype) or sites(*given, dtype=dtype)
+    )
+    monkeypatch.setattr(_route, "_few", lambda *_: None)
+    x, y = rng.standard_normal(12), rng.standard_normal((8, 1))
+    for spread in (0.6, 0.1):
+        close = x + spread * rng.standard_normal((9, 12))
+        net = sw.MLP(2, 64, "erf", input_dim=12, output_dim=1, **SCALES)
+        asked = Asked(net, sw.Task(close[:8], y, test_inputs=close[8:]), GradientDescent())
+        found = TILES.compute(asked, ["output_mean_nlo"])
+        if spread == 0.6:
+            with monkeypatch.context() as patch:
+                patch.setattr(_route, "_ROUNDED", 100 * _route._ROUNDED)
+                more = TILES.compute(asked, ["output_mean_nlo"])
+            h = SampleKernels(asked, TILES.kinds, deep=True, size=9).trained.h
+            least = 100 * _route._ROUNDED * (h.mean() / h.min()) ** 2
+            assert 0.003 < least < 0.03
+            size = np.sqrt(np.mean(more.values["output_mean_nlo"] ** 2))
+            assert more.errors["output_mean_nlo"].min() >= 0.99 * least * size
+            assert found.errors["output_mean_nlo"].min() < least * size
+    assert kinds == [np.float32, np.float32, np.float64]
 
 
 def test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance() -> None:

@@ -60,6 +60,9 @@ class Share:
     across: Across | None = None
 
 
+_Read = tuple[Functions, tuple[int, int] | None]
+
+
 class _Column(NamedTuple):
     """Sums over two legs, each with a function of the third one."""
 
@@ -82,7 +85,7 @@ class MeanPart:
     _columns: dict[tuple[str, Labels, tuple[int, int]], list[_Column]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    _places: list[tuple[int, list[_Column]]] = field(default_factory=list)
+    _places: list[tuple[int, list[_Read]]] = field(default_factory=list)
     _cubic: bool = False
 
     def first(self, name: str, legs: Legs) -> MeanPart:
@@ -145,9 +148,9 @@ class MeanPart:
         across = np.zeros((s.outputs, s.outputs, *shape))
         for place, columns in self._places:
             found, start = self.sums[place], 0
-            for matrices, f, outputs in columns:
-                part = found[:, :, start : start + len(matrices)]
-                start += len(matrices)
+            for f, outputs in columns:
+                part = found[:, :, start : start + len(f)]
+                start += len(f)
                 # Column by column in eigendirections, each times its function there.
                 eigen = np.tensordot(part, s.U, (1, 0))
                 value = np.einsum("dtp,tp->dp", eigen, f) @ s.U.T
@@ -177,7 +180,8 @@ class MeanPart:
     def _asked(self) -> MeanPart:
         for (letter, labels, over), columns in self._columns.items():
             weights = np.concatenate([matrices for matrices, *_ in columns])
-            self._places.append((self.sums.add(letter, labels, over, weights), columns))
+            place = self.sums.add(letter, labels, over, weights)
+            self._places.append((place, [(f, outputs) for _, f, outputs in columns]))
         self._columns.clear()
         return self
 

@@ -16,6 +16,7 @@ from scalewise.training.tiles._covariance import Change, Spread
 from scalewise.training.tiles._mean import PARTS, Mean, mean_of
 from scalewise.training.tiles._refined import (
     ACCURACIES,
+    ENOUGH,
     FINER,
     levels_until,
     refined,
@@ -23,19 +24,20 @@ from scalewise.training.tiles._refined import (
 )
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._setting import Setting, Site, sites
-from scalewise.training.tiles._sums import KEPT, TILE, Sums, tables
+from scalewise.training.tiles._sums import KEPT, TILE, Sums, entries, tables
 from scalewise.training.width._dense import unknown
 
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
-_RATE = 5.4e9  # multiplications of each kind in a second
+_RATE = 4.7e9  # multiplications of each kind in a second
 _QUICK_RATE = 3e9  # the same, where a few kinds are enough
-_BESIDE = 2100  # multiplications of each kind for each number of a tensor, whatever the accuracy
+_BESIDE = 2400  # multiplications of each kind for each number of a tensor, whatever the accuracy
 _INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
 _SINGLE = 3e-3  # an accuracy for which single precision is enough
+_ROUNDED = 12 * 2.0**-24  # of an outcome, times the square of what inverse kernels magnify
 _FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
@@ -79,10 +81,11 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
     setting, nodes = _setting(asked, K[-1], Theta[-1], kernels.trained), 0
     fine = asked.accuracy is not None and asked.accuracy < _SINGLE
-    dtype = np.float64 if setting.count <= _DOUBLE or fine else np.float32
-    layers = sites(asked.net, (K, Theta), dtype=dtype)
+    rounding = _rounding(kernels.trained)
+    single = setting.count > _DOUBLE and not fine and rounding <= ENOUGH
+    layers = sites(asked.net, (K, Theta), dtype=np.float32 if single else np.float64)
 
-    entries = (setting.count * len(setting.K)) ** 2
+    size = entries(len(setting.K), setting.count)
 
     def at(accuracy: Accuracy) -> Arrays:
         nonlocal nodes
@@ -91,7 +94,7 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
         return _outcomes(asked, setting, stack, wanted)
 
     def work(accuracy: Accuracy) -> float:
-        return float(entries * sum(sum(site.given.rule.nodes) for site in layers(accuracy)))
+        return float(size * sum(sum(site.given.rule.nodes) for site in layers(accuracy)))
 
     def fits(accuracy: Accuracy) -> bool:
         return asked.accuracy is not None or work(accuracy) <= _WORK
@@ -99,13 +102,16 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     rate, beside = (_RATE, _BESIDE) if wanted & (_OF_MEAN | _OF_NTK) else (_QUICK_RATE, 0)
     many = setting.count > _DOUBLE
     levels = ACCURACIES if asked.accuracy is None else levels_until(asked.accuracy)
-    seconds = [(work(accuracy) + beside * entries) / rate for accuracy in levels]
-    tell_of_time(seconds, setting.count, "Half as many training samples take a sixteenth.")
+    seconds = [(work(accuracy) + beside * size) / rate for accuracy in levels]
+    tell_of_time(seconds, setting.count, "Half as many samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
         values, errors = refined(at, fits, some, wanted)
     else:
         values, errors = refined(at, fits, some, wanted, enough=asked.accuracy, levels=FINER)
+    if single:
+        for name, value in values.items():
+            errors[name] = np.maximum(errors[name], rounding * np.sqrt(np.mean(value**2)))
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS
@@ -158,6 +164,12 @@ def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray, trained: Spectrum) 
     some = trained.h > 0
     weights = asked.algorithm.sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
     return Setting(K, Theta, task.targets.T, trained.U[:, some], weights)
+
+
+def _rounding(trained: Spectrum) -> float:
+    """What single precision leaves open of an outcome, relative: measured, for inputs that are close and others."""
+    some = trained.h[trained.h > 0]
+    return _ROUNDED * float(some.mean() / some.min()) ** 2
 
 
 def _memory(asked: Asked, count: int, tests: int) -> int:

@@ -1,13 +1,14 @@
 r"""Sums over two of the three last samples of tensors, for everything that is asked in one pass over tiles.
 
-Of four samples the two that stand first are given, whatever their labels are, so that an expectation of four samples
-is found once: a tile has two blocks of training samples, and twice all samples from the second block on. A tensor is
-read off it in every way that four labels can be put to these places.
+Of four samples the two that stand first are given, whatever their labels are, so that an expectation of four
+samples is found once: a tile has two blocks of training samples, and twice all samples from the second block on.
+A tensor is read off it in every way that four labels can be put to these places.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,15 @@ from jaxtyping import Float
 
 from scalewise.sweeps.spi import Reporter
 from scalewise.training.tiles._recursions import Tensors, exchanges, families
+from scalewise.training.tiles._series import chunks
 from scalewise.training.tiles._setting import Site
 from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
-TILE = 1_000_000  # numbers of an array over a tile
+TILE = 700_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
+_CANCELS = 512  # numbers that are summed in the precision of expectations
 KEPT = 3 * 2**27  # numbers of what is known of every block
 _TABLES = 60  # arrays of all samples twice and a block, of each layer
 Placed = tuple[int, ...]  # by label, its place on a tile
@@ -95,8 +98,7 @@ class Sums:
         order = np.concatenate([*parts, np.arange(self.count, self.samples)])
         train, back = order[: self.count], np.argsort(order)
         weights = {
-            one: np.concatenate(own)[:, train[:, None], train].astype(self._dtype)
-            for one, own in self._wanted.items()
+            one: np.concatenate(own)[:, train[:, None], train] for one, own in self._wanted.items()
         }
         others = {one: self.samples if one.every else self.count for one in weights}
         sums = {
@@ -125,7 +127,7 @@ class Sums:
 
     def _add(self, one: _Sum, weights: Weights) -> int:
         start = sum(map(len, self._wanted[one]))
-        self._wanted[one].append(weights)
+        self._wanted[one].append(weights.astype(self._dtype))
         self._places.append((one, slice(start, start + len(weights))))
         return len(self._places) - 1
 
@@ -230,16 +232,23 @@ def _contracted(
     y: int,
 ) -> Float[np.ndarray, "column left right"]:
     """The sum over two places of a tile, in their order; the others in theirs."""
-    count, size = len(weights), laid.shape
-    if y == 1 or x == 2:
-        flat = laid.reshape(size[0] * size[1], size[2] * size[3])
-        own = weights.reshape(count, len(flat) if x == 2 else flat.shape[1])
-        return (own @ (flat if x == 2 else flat.T)).reshape(count, *size[2 * (x == 2) :][:2])
+    count, (one, other, *behind) = len(weights), laid.shape
+    if x == 2:
+        found = weights.reshape(count, one * other) @ laid.reshape(one * other, math.prod(behind))
+        return found.reshape(count, *behind)
+    if y == 1:
+        # A few samples after the other: single precision would lose what cancels over all of them.
+        found = np.zeros((count, one * other))
+        for part in chunks(behind[0], max(1, behind[1]), _CANCELS):
+            own, seen = weights[:, part], laid[:, :, part]
+            size = own.shape[1] * behind[1]
+            found += own.reshape(count, size) @ seen.reshape(one * other, size).T
+        return found.reshape(count, one, other)
     # Over one of all, then one sample of the block after the other.
     laid = laid if y == 2 else laid.swapaxes(0, 1)
     laid = laid.swapaxes(2, 3) if x == 0 else laid
     of_block = np.ascontiguousarray(weights.transpose(2, 1, 0))
-    found = np.zeros((*laid.shape[1:3], count), laid.dtype)
+    found = np.zeros((*laid.shape[1:3], count))
     for part, own in zip(laid, of_block, strict=True):
         found += part @ own
     return found.transpose(2, 1, 0)
@@ -248,6 +257,11 @@ def _contracted(
 def _in_order(placed: Placed) -> bool:
     """Whether of two labels in the blocks the earlier one is in the first."""
     return placed.index(2) < placed.index(3)
+
+
+def entries(samples: int, train: int) -> int:
+    """About how many numbers of a tensor tiles have: given two of training, twice all behind them."""
+    return (samples * train) ** 2 - 4 * samples * train**3 // 3 + train**4 // 2
 
 
 def tables(layers: int, samples: int, train: int) -> int:
