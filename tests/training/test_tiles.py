@@ -763,7 +763,7 @@ def test_close_inputs_are_not_left_to_single_precision(monkeypatch: pytest.Monke
     """Their inverse kernel magnifies rounding; where it does so little, that much is open at least."""
     rng, kinds = np.random.default_rng(5), []
     monkeypatch.setattr(_route, "_DOUBLE", 7)
-    monkeypatch.setattr(_refined, "ACCURACIES", _refined.ACCURACIES[:2])
+    monkeypatch.setattr(_refined, "ACCURACIES", _refined.FINER[2:4])
     monkeypatch.setattr(
         _route, "sites", lambda *given, dtype: kinds.append(dtype) or sites(*given, dtype=dtype)
     )
