@@ -34,6 +34,7 @@ of_rules = row("training/tiles/_rules.py", SINES)
 of_refined = row("training/tiles/_refined.py", ERRORS)
 of_covariance = row("training/tiles/_covariance.py", CONTRACTIONS)
 of_mean = row("training/tiles/_mean.py", CONTRACTIONS)
+of_jets = row("theory/order/_jets.py", CONTRACTIONS)
 of_sums = row("training/tiles/_sums.py", CONTRACTIONS)
 of_route = row("training/tiles/_route.py", WHOLE)
 of_whole = row("training/tiles/_whole.py", f"{FEW}::test_a_plane_is_known_from_two_samples_in_it")
@@ -332,6 +333,11 @@ MUTANTS = (
         "np.maximum(errors[name], rounding",
         "np.maximum(errors[name], 0 * rounding",
         CLOSE,
+    ),
+    of_jets(
+        "tiles, sums: indices exchanged whatever the tensor",
+        "if all(own == {*jet} for own, jet in zip(moved, jets, strict=True)):",
+        "if moved:",
     ),
     of_recursions(
         "tiles, sums: indices exchanged at their sites alone",
