@@ -298,8 +298,8 @@ MUTANTS = (
     ),
     of_sums(
         "tiles, sums: samples of one block in both orders",
-        "own = [way for way in read if i < j or _in_order(way[0])]",
-        "own = read",
+        "if i < j or way[0].index(2) < way[0].index(3)]",
+        "]",
     ),
     of_sums(
         "tiles, sums: places exchanged, weights not",

@@ -37,7 +37,9 @@ _TIMES = 35
 _VALUES = 250  # arrays of a tile
 _DOUBLE = 16  # training samples up to which time is no reason for single precision
 _SINGLE = 3e-3  # an accuracy for which single precision is enough
-_ROUNDED = 12 * 2.0**-24  # of an outcome, times the square of what inverse kernels magnify
+_ROUNDED = (
+    12 * 2.0**-24
+)  # of an outcome, by squares of eigenvalues, the mean to the least: measured, close inputs or not
 _FEW, _FEW_TESTS = 10, 4  # samples that tell what an accuracy leaves out
 _MEMORY = 12 * 2**30  # bytes
 _KNOWN = 1e-9  # relative to the kernel: a variance of a test that training leaves nothing of
@@ -81,7 +83,8 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     K, Theta = (kernels.square()[kind] for kind in ("kernel", "ntk"))
     setting, nodes = _setting(asked, K[-1], Theta[-1], kernels.trained), 0
     fine = asked.accuracy is not None and asked.accuracy < _SINGLE
-    rounding = _rounding(kernels.trained)
+    h = kernels.trained.h[kernels.trained.h > 0]
+    rounding = _ROUNDED * float(h.mean() / h.min()) ** 2
     single = setting.count > _DOUBLE and not fine and rounding <= ENOUGH
     layers = sites(asked.net, (K, Theta), dtype=np.float32 if single else np.float64)
 
@@ -164,12 +167,6 @@ def _setting(asked: Asked, K: np.ndarray, Theta: np.ndarray, trained: Spectrum) 
     some = trained.h > 0
     weights = asked.algorithm.sums(trained.h[some], targets=task.targets.size, accuracy=1e-6)
     return Setting(K, Theta, task.targets.T, trained.U[:, some], weights)
-
-
-def _rounding(trained: Spectrum) -> float:
-    """What single precision leaves open of an outcome, relative: measured, for inputs that are close and others."""
-    some = trained.h[trained.h > 0]
-    return _ROUNDED * float(some.mean() / some.min()) ** 2
 
 
 def _memory(asked: Asked, count: int, tests: int) -> int:

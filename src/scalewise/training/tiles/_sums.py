@@ -109,7 +109,8 @@ class Sums:
         readings = self._readings(narrow)
         for (i, j), tensors in self._watched(parts, narrow):
             for (letter, asked), read in readings.items():
-                own = [way for way in read if i < j or _in_order(way[0])]
+                # Of two labels in one block the earlier one stands first.
+                own = [way for way in read if i < j or way[0].index(2) < way[0].index(3)]
                 if own:
                     whole = tensors[letter in narrow].last(letter, *asked)
                     for placed, one, turned in own:
@@ -252,11 +253,6 @@ def _contracted(
     for part, own in zip(laid, of_block, strict=True):
         found += part @ own
     return found.transpose(2, 1, 0)
-
-
-def _in_order(placed: Placed) -> bool:
-    """Whether of two labels in the blocks the earlier one is in the first."""
-    return placed.index(2) < placed.index(3)
 
 
 def entries(samples: int, train: int) -> int:
