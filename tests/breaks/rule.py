@@ -125,8 +125,8 @@ MUTANTS = (
     ),
     of_jets(
         "rule: the way back of a swap",
-        "itertools.product((False,) if ordered else (False, True)",
-        "itertools.product((False,)",
+        "(False,) if ordered else (False, True), *2",
+        "(False,), *2",
     ),
     of_terms("rule: one matching alone", "in enumerate(rest):", "in enumerate(rest[:1]):"),
     of_terms(

@@ -202,7 +202,7 @@ MUTANTS = (
     ),
     of_refined(
         "tiles, errors: a step that is small by chance is believed",
-        "least * _size(value)",
+        "floor * _size(value)",
         "0.0",
     ),
     of_refined(
@@ -293,12 +293,12 @@ MUTANTS = (
     ),
     of_sums(
         "tiles, sums: a sample of the second block at two places",
-        "before = 0 if label[place] > label[3] else len(parts[tile[1]])",
+        "before = 0 if label[place] > label[3] else last.stop - last.start",
         "before = 0",
     ),
     of_sums(
         "tiles, sums: samples of one block in both orders",
-        "if i < j or way[0].index(2) < way[0].index(3)]",
+        "if not once or way[0].index(2) < way[0].index(3)]",
         "]",
     ),
     of_sums(
@@ -324,20 +324,20 @@ MUTANTS = (
     ),
     of_route(
         "tiles, precision: single for inputs that are close",
-        "and not fine and rounding <= ENOUGH",
+        "and not fine and rounding <= enough",
         "and not fine",
         CLOSE,
     ),
     of_route(
         "tiles, precision: what single leaves open not said",
-        "np.maximum(errors[name], rounding",
-        "np.maximum(errors[name], 0 * rounding",
+        "least = rounding if single else 0.0",
+        "least = 0.0",
         CLOSE,
     ),
     of_jets(
         "tiles, sums: indices exchanged whatever the tensor",
-        "if all(own == {*jet} for own, jet in zip(moved, jets, strict=True)):",
-        "if moved:",
+        "for order, way in ways if way.pairs == own)",
+        "for order, way in ways)",
     ),
     of_recursions(
         "tiles, sums: indices exchanged at their sites alone",

@@ -17,6 +17,7 @@ Source: derived; the tensors are those of PDLT ch. 4, 8, 11, ∞.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -97,20 +98,7 @@ def standard(first: Pair, second: Pair, *, ordered: bool = False) -> Standard:
         second: Of the same layer.
         ordered: Whether it is of another one, so that they may not be exchanged.
     """
-    letters = sorted({*first[0], *first[1], *second[0], *second[1]})
-    found: list[tuple[tuple[Pair, Pair], bool, tuple[bool, bool]]] = []
-    ways = itertools.product((False,) if ordered else (False, True), *2 * [(False, True)])
-    for swap, one, other in ways:
-        pairs = (second, first) if swap else (first, second)
-        turns = (one, other)
-        if any(turn and pair[0] == pair[1] for turn, pair in zip(turns, pairs, strict=True)):
-            continue
-        here = [turned(pair) if turn else pair for turn, pair in zip(turns, pairs, strict=True)]
-        for names in itertools.permutations("abc"[: len(letters)]):
-            name = dict(zip(letters, names, strict=True))
-            renamed = [tuple(tuple(sorted(name[x] for x in jet)) for jet in pair) for pair in here]
-            found.append(((renamed[0], renamed[1]), swap, turns))  # type: ignore[arg-type]
-    return Standard(*min(found, key=_key))
+    return min((way for _, way in _ways(first, second, ordered=ordered)), key=_key)
 
 
 @cache
@@ -121,18 +109,29 @@ def symmetries(first: Pair, second: Pair) -> tuple[tuple[int, ...], ...]:
         first: One pair.
         second: Of the same layer.
     """
-    jets, found = (*first, *second), []
-    letters = sorted({*itertools.chain(*jets)})
-    for swap, one, other in itertools.product((False, True), repeat=3):
-        sides = [(1, 0) if one else (0, 1), (3, 2) if other else (2, 3)]
-        order = tuple(itertools.chain(*(reversed(sides) if swap else sides)))
-        for names in itertools.permutations(letters):
+    ways = list(_ways(first, second))
+    own = ways[0][1].pairs
+    return tuple(dict.fromkeys(order for order, way in ways if way.pairs == own))
+
+
+def _ways(
+    first: Pair, second: Pair, *, ordered: bool = False
+) -> Iterator[tuple[tuple[int, ...], Standard]]:
+    """All orders of sites and names of letters, as they are in front."""
+    letters = sorted({*first[0], *first[1], *second[0], *second[1]})
+    for swap, one, other in itertools.product(
+        (False,) if ordered else (False, True), *2 * [(False, True)]
+    ):
+        sites = ((2, 3), (0, 1)) if swap else ((0, 1), (2, 3))
+        turns = (one, other)
+        order = tuple(
+            itertools.chain(*(x[::-1] if turn else x for turn, x in zip(turns, sites, strict=True)))
+        )
+        jets = [(*first, *second)[site] for site in order]
+        for names in itertools.permutations("abc"[: len(letters)]):
             name = dict(zip(letters, names, strict=True))
-            moved = ({name[x] for x in jets[site]} for site in order)
-            if all(own == {*jet} for own, jet in zip(moved, jets, strict=True)):
-                found.append(order)
-                break
-    return tuple(found)
+            w, x, y, z = (tuple(sorted(name[letter] for letter in jet)) for jet in jets)
+            yield order, Standard(((w, x), (y, z)), swap, turns)
 
 
 @cache
@@ -142,6 +141,6 @@ def standard_pair(pair: Pair) -> tuple[Pair, bool]:
     return found.pairs[0], found.turns[0]
 
 
-def _key(found: tuple[tuple[Pair, Pair], bool, tuple[bool, bool]]) -> tuple[object, ...]:
-    pairs, swap, turns = found
-    return tuple((len(jet), jet) for pair in pairs for jet in pair), swap, turns
+def _key(way: Standard) -> tuple[object, ...]:
+    # Of two ways to one component the one that turns less: it has False before True.
+    return tuple((len(jet), jet) for pair in way.pairs for jet in pair), way.swap, way.turns

@@ -37,6 +37,7 @@ def refined(
     enough: float = ENOUGH,
     levels: Sequence[Accuracy] | None = None,
     rounding: Mapping[Name, np.ndarray] | None = None,
+    least: float = 0.0,
 ) -> tuple[dict[Name, np.ndarray], dict[Name, np.ndarray]]:
     """Outcomes and their errors.
 
@@ -53,6 +54,7 @@ def refined(
         enough: How well: their errors, relative, root mean squares.
         levels: Accuracies from the coarsest; those that hundreds of samples can have if ``None``.
         rounding: Steps that are no larger say nothing, as of what training leaves nothing of.
+        least: Of an outcome, root mean square, what no accuracy of expectations leaves less open than.
     """
     levels = ACCURACIES if levels is None else levels
     left = None if few is None else _shares(few)
@@ -69,12 +71,12 @@ def refined(
         share = {
             k: (_seen(sizes[k]) if known is None else known) * _chance(sizes[k]) for k in values
         }
-        least = _LEAST * accuracy.across
+        floor = max(least, _LEAST * accuracy.across)
         for name, value in values.items():
             # Of a step that is larger than the outcome no share is known.
             part = share[name] if sizes[name][-1] <= _size(value) else max(share[name], 1.0)
             left_open = _SAFETY * part * at_least_usual(value, steps[name])
-            errors[name] = np.asarray(np.maximum(left_open, least * _size(value)))
+            errors[name] = np.asarray(np.maximum(left_open, floor * _size(value)))
         asked = {k: v for k, v in values.items() if wanted is None or k in wanted}
         still = {k for k, v in (rounding or {}).items() if _size(steps[k]) <= _size(v)}
         if all(k in still or _size(errors[k]) <= enough * _size(v) for k, v in asked.items()):

@@ -85,7 +85,9 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     fine = asked.accuracy is not None and asked.accuracy < _SINGLE
     h = kernels.trained.h[kernels.trained.h > 0]
     rounding = _ROUNDED * float(h.mean() / h.min()) ** 2
-    single = setting.count > _DOUBLE and not fine and rounding <= ENOUGH
+    enough = ENOUGH if asked.accuracy is None else asked.accuracy
+    single = setting.count > _DOUBLE and not fine and rounding <= enough
+    least = rounding if single else 0.0
     layers = sites(asked.net, (K, Theta), dtype=np.float32 if single else np.float64)
 
     size = entries(len(setting.K), setting.count)
@@ -109,12 +111,9 @@ def _run(kernels: SampleKernels, names: Sequence[str]) -> RouteResult:
     tell_of_time(seconds, setting.count, "Half as many samples take a sixteenth.")
     some = _few(asked, K, Theta, wanted) if many else None
     if asked.accuracy is None:
-        values, errors = refined(at, fits, some, wanted)
+        values, errors = refined(at, fits, some, wanted, least=least)
     else:
-        values, errors = refined(at, fits, some, wanted, enough=asked.accuracy, levels=FINER)
-    if single:
-        for name, value in values.items():
-            errors[name] = np.maximum(errors[name], rounding * np.sqrt(np.mean(value**2)))
+        values, errors = refined(at, fits, some, wanted, enough=enough, levels=FINER, least=least)
     coords: dict[str, Sequence[str] | Sequence[int]] = {}
     if "output_mean_nlo_by_part" in wanted:
         coords["part"] = PARTS

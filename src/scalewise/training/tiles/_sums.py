@@ -107,15 +107,16 @@ class Sums:
         wide = frozenset(one.letter for one in weights if one.every)
         narrow = frozenset(one.letter for one in weights) - wide
         readings = self._readings(narrow)
-        for (i, j), tensors in self._watched(parts, narrow):
+        for tile, tensors in self._watched(parts, narrow):
+            once = tile[0] == tile[1]
             for (letter, asked), read in readings.items():
                 # Of two labels in one block the earlier one stands first.
-                own = [way for way in read if i < j or way[0].index(2) < way[0].index(3)]
+                own = [way for way in read if not once or way[0].index(2) < way[0].index(3)]
                 if own:
                     whole = tensors[letter in narrow].last(letter, *asked)
                     for placed, one, turned in own:
                         seen = whole.swapaxes(0, 1) if turned else whole
-                        spans = self._spans(parts, (i, j), placed, every=one.every)
+                        spans = self._spans(tile, placed, every=one.every)
                         _collect(sums[one], weights[one], seen, placed, spans, one.over)
         self._found = {
             one: found[:, back[:, None], back[: others[one]]].transpose(1, 2, 0)
@@ -134,7 +135,7 @@ class Sums:
 
     def _watched(
         self, parts: Sequence[np.ndarray], narrow: frozenset[str]
-    ) -> Iterator[tuple[tuple[int, int], tuple[Tensors, Tensors]]]:
+    ) -> Iterator[tuple[tuple[slice, slice], tuple[Tensors, Tensors]]]:
         """With a bar on a terminal, if it takes long."""
         count = len(parts)
         with Reporter(None, count * (count + 1) // 2, "tiles of samples") as reporter:
@@ -159,8 +160,13 @@ class Sums:
 
     def _tiles(
         self, parts: Sequence[np.ndarray], narrow: frozenset[str]
-    ) -> Iterator[tuple[tuple[int, int], tuple[Tensors, Tensors]]]:
-        """For every two blocks, with all samples from the second one on twice, and once with those of training."""
+    ) -> Iterator[tuple[tuple[slice, slice], tuple[Tensors, Tensors]]]:
+        """For every two blocks, which have these places in their order.
+
+        With all samples from the second one on twice, and once with those of training.
+        """
+        ends = np.cumsum([0, *map(len, parts)]).tolist()
+        places = [slice(*both) for both in itertools.pairwise(ends)]
         tests = np.arange(self.count, self.samples)
         stays = tables(len(self.stack), self.samples, self.count) <= KEPT
         shared: tuple[Kept, Kept] = ({}, {})
@@ -182,26 +188,26 @@ class Sums:
                 ]
                 wide = Tensors(self.stack, tiles[0], sources=self.sources)
                 own = Tensors(self.stack, tiles[1], sources=self.sources, wide=wide, own=narrow)
-                yield (i, j), (wide, own)
+                yield (places[i], places[j]), (wide, own)
                 if not stays and i < j:
                     kept[i] = ({}, {})
             if not stays:
                 kept[j] = ({}, {})
 
     def _spans(
-        self, parts: Sequence[np.ndarray], tile: tuple[int, int], placed: Placed, *, every: bool
+        self, tile: tuple[slice, slice], placed: Placed, *, every: bool
     ) -> list[tuple[slice, int]]:
         """Of each place, samples that belong to a sum, in the order of blocks, and how many it has before them.
 
         Of two samples of one block the one of the earlier label is the one that is given.
         """
-        ends = np.cumsum([0, *map(len, parts)])
+        last = tile[1]
         label = [placed.index(place) for place in range(4)]
-        found = [(slice(ends[k], ends[k + 1]), 0) for k in tile]
+        found = [(own, 0) for own in tile]
         for place in (1, 0):
-            before = 0 if label[place] > label[3] else len(parts[tile[1]])
+            before = 0 if label[place] > label[3] else last.stop - last.start
             end = self.samples if label[place] < 1 + every else self.count
-            found.insert(0, (slice(ends[tile[1]] + before, end), before))
+            found.insert(0, (slice(last.start + before, end), before))
         return found
 
 
