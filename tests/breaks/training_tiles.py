@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     of_sums(
         "tiles, sums: places exchanged, weights not",
-        "x, y, own = y, x, own.swapaxes(1, 2)",
+        "x, y, own = y, x, own.swapaxes(0, 1)",
         "x, y = y, x",
     ),
     of_sums(
@@ -313,7 +313,7 @@ MUTANTS = (
     ),
     of_sums(
         "tiles, sums: what is found in the order of blocks",
-        "found[:, back[:, None], back[: others[one]]]",
+        "found[back[:, None], back[: others[one]]]",
         "found",
     ),
     of_sums(

@@ -25,6 +25,7 @@ from scalewise.training.tiles._tiles import Kept, Labels, Tile
 
 Sources = frozenset[int] | None
 Weights = Float[np.ndarray, "column train train"]
+Laid = Float[np.ndarray, "leg leg_1 column"]  # columns behind, as products take them
 TILE = 700_000  # numbers of an array over a tile
 _GIVEN = 50_000_000  # numbers of all arrays of samples given two others
 _CANCELS = 512  # numbers that are summed in the precision of expectations
@@ -98,11 +99,14 @@ class Sums:
         order = np.concatenate([*parts, np.arange(self.count, self.samples)])
         train, back = order[: self.count], np.argsort(order)
         weights = {
-            one: np.concatenate(own)[:, train[:, None], train] for one, own in self._wanted.items()
+            one: np.ascontiguousarray(
+                np.concatenate(own)[:, train[:, None], train].transpose(1, 2, 0)
+            )
+            for one, own in self._wanted.items()
         }
         others = {one: self.samples if one.every else self.count for one in weights}
         sums = {
-            one: np.zeros((len(own), self.samples, others[one])) for one, own in weights.items()
+            one: np.zeros((self.samples, others[one], own.shape[2])) for one, own in weights.items()
         }
         wide = frozenset(one.letter for one in weights if one.every)
         narrow = frozenset(one.letter for one in weights) - wide
@@ -119,8 +123,7 @@ class Sums:
                         spans = self._spans(tile, placed, every=one.every)
                         _collect(sums[one], weights[one], seen, placed, spans, one.over)
         self._found = {
-            one: found[:, back[:, None], back[: others[one]]].transpose(1, 2, 0)
-            for one, found in sums.items()
+            one: found[back[:, None], back[: others[one]]] for one, found in sums.items()
         }
 
     @property
@@ -212,8 +215,8 @@ class Sums:
 
 
 def _collect(
-    out: Float[np.ndarray, "column sample other"],
-    weights: Weights,
+    out: Float[np.ndarray, "sample other column"],
+    weights: Laid,
     whole: np.ndarray,
     placed: Placed,
     spans: Sequence[tuple[slice, int]],
@@ -221,44 +224,44 @@ def _collect(
 ) -> None:
     """A tile's part of a sum over two labels; a tensor lies in memory with blocks in front, and is not copied."""
     x, y = (placed[label] for label in over)
-    own = weights[:, spans[x][0], spans[y][0]]
+    own = weights[spans[x][0], spans[y][0]]
     if x > y:
-        x, y, own = y, x, own.swapaxes(1, 2)
+        x, y, own = y, x, own.swapaxes(0, 1)
     first, second = (k for k in range(4) if k not in (x, y))
     parts = [slice(before, before + span.stop - span.start) for span, before in spans]
     found = _contracted(whole[parts[0], parts[1]].transpose(2, 3, 0, 1), own, x, y)
     if placed[0] == second:
-        first, second, found = second, first, found.swapaxes(1, 2)
-    out[:, spans[first][0], spans[second][0]] += found
+        first, second, found = second, first, found.swapaxes(0, 1)
+    out[spans[first][0], spans[second][0]] += found
 
 
 def _contracted(
     laid: Float[np.ndarray, "third fourth first second"],
-    weights: Float[np.ndarray, "column one other"],
+    weights: Laid,
     x: int,
     y: int,
-) -> Float[np.ndarray, "column left right"]:
+) -> Float[np.ndarray, "left right column"]:
     """The sum over two places of a tile, in their order; the others in theirs."""
-    count, (one, other, *behind) = len(weights), laid.shape
+    count, (one, other, *behind) = weights.shape[2], laid.shape
     if x == 2:
-        found = weights.reshape(count, one * other) @ laid.reshape(one * other, math.prod(behind))
-        return found.reshape(count, *behind)
+        whole = laid.reshape(one * other, math.prod(behind)).T
+        found = whole @ weights.reshape(one * other, count)
+        return found.reshape(*behind, count)
     if y == 1:
         # A few samples after the other: single precision would lose what cancels over all of them.
-        found = np.zeros((count, one * other))
+        found = np.zeros((one * other, count))
         for part in chunks(behind[0], max(1, behind[1]), _CANCELS):
-            own, seen = weights[:, part], laid[:, :, part]
-            size = own.shape[1] * behind[1]
-            found += own.reshape(count, size) @ seen.reshape(one * other, size).T
-        return found.reshape(count, one, other)
+            own, seen = weights[part], laid[:, :, part]
+            size = own.shape[0] * behind[1]
+            found += seen.reshape(one * other, size) @ own.reshape(size, count)
+        return found.reshape(one, other, count)
     # Over one of all, then one sample of the block after the other.
     laid = laid if y == 2 else laid.swapaxes(0, 1)
     laid = laid.swapaxes(2, 3) if x == 0 else laid
-    of_block = np.ascontiguousarray(weights.transpose(2, 1, 0))
     found = np.zeros((*laid.shape[1:3], count))
-    for part, own in zip(laid, of_block, strict=True):
+    for part, own in zip(laid, weights.swapaxes(0, 1), strict=True):
         found += part @ own
-    return found.transpose(2, 1, 0)
+    return found.swapaxes(0, 1)
 
 
 def entries(samples: int, train: int) -> int:
