@@ -3,24 +3,25 @@
 from breaks import row
 
 TESTS = "tests/training/test_tiles.py"
-DEEP = f"{TESTS}::test_every_tensor_on_a_tile_is_that_of_predict"
+EXPECTATIONS = "tests/training/test_tile_expectations.py"
+DEEP = f"{EXPECTATIONS}::test_every_tensor_on_a_tile_is_that_of_predict"
 WHOLE = f"{TESTS}::test_all_outcomes_are_those_of_whole_tensors"
 FEW = "tests/training/test_whole.py"
 LITTLE = f"{FEW}::test_what_is_left_of_a_sample_may_be_much_or_little"
 OPEN = f"{FEW}::test_what_a_series_leaves_out_that_ends_early_is_stated"
-SINES = f"{TESTS}::test_expectations_of_sines_have_a_closed_form"
-FOUR = f"{TESTS}::test_expectations_of_four_independent_inputs"
-SERIES = f"{TESTS}::test_the_series_is_exact_where_two_samples_are_one"
-FALL = f"{TESTS}::test_terms_that_are_left_out_fall_as_those_of_two_that_are_one"
-LABELS = f"{TESTS}::test_what_is_alike_is_made_once_and_transposed"
-PRODUCTS = f"{TESTS}::test_products_on_labels_are_einsum"
+SINES = f"{EXPECTATIONS}::test_expectations_of_sines_have_a_closed_form"
+FOUR = f"{EXPECTATIONS}::test_expectations_of_four_independent_inputs"
+SERIES = f"{EXPECTATIONS}::test_the_series_is_exact_where_two_samples_are_one"
+FALL = f"{EXPECTATIONS}::test_terms_that_are_left_out_fall_as_those_of_two_that_are_one"
+LABELS = f"{EXPECTATIONS}::test_what_is_alike_is_made_once_and_transposed"
+PRODUCTS = f"{EXPECTATIONS}::test_products_on_labels_are_einsum"
 REFUSALS = f"{TESTS}::test_refusals_say_what_would_do"
 CONTRACTIONS = f"{TESTS}::test_contractions_are_those_of_whole_tensors"
 BLOCKS = f"{TESTS}::test_blocks_and_what_is_kept_of_them_change_nothing"
 SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
-COARSER = f"{TESTS}::test_the_first_nodes_are_coarser_rules"
+COARSER = f"{EXPECTATIONS}::test_the_first_nodes_are_coarser_rules"
 FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
-FAMILIES = f"{TESTS}::test_families_that_share_sums_are_those_made_alone"
+FAMILIES = f"{EXPECTATIONS}::test_families_that_share_sums_are_those_made_alone"
 CLOSE = f"{TESTS}::test_close_inputs_are_not_left_to_single_precision"
 ASKED = "tests/training/test_accuracy.py::test_an_accuracy_that_is_asked_for_is_met"
 NOTHING = "tests/training/test_accuracy.py::test_what_training_leaves_nothing_of_is_not_made_finer"
@@ -246,7 +247,7 @@ MUTANTS = (
         "tiles, nodes: two accuracies at one step",
         "_until(accuracy.across, _ACROSS)",
         "[accuracy.across]",
-        f"{TESTS}::test_every_accuracy_has_nodes_of_its_own",
+        f"{EXPECTATIONS}::test_every_accuracy_has_nodes_of_its_own",
     ),
     of_refined(
         "tiles, errors: more than a step is believed",
