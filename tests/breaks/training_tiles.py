@@ -22,6 +22,9 @@ SHARES = f"{TESTS}::test_errors_are_what_few_samples_say_is_left_of_a_step"
 COARSER = f"{EXPECTATIONS}::test_the_first_nodes_are_coarser_rules"
 FOLLOW = f"{TESTS}::test_errors_follow_steps_that_become_smaller_slowly_or_stop_by_chance"
 FAMILIES = f"{EXPECTATIONS}::test_families_that_share_sums_are_those_made_alone"
+PASSED = f"{EXPECTATIONS}::test_nodes_that_are_passed_over_tell_of_nothing"
+SMALL = f"{EXPECTATIONS}::test_where_an_input_is_small_no_derivative_is"
+ZERO = f"{EXPECTATIONS}::test_a_derivative_that_is_zero_needs_no_node"
 CLOSE = f"{TESTS}::test_close_inputs_are_not_left_to_single_precision"
 ASKED = "tests/training/test_accuracy.py::test_an_accuracy_that_is_asked_for_is_met"
 NOTHING = "tests/training/test_accuracy.py::test_what_training_leaves_nothing_of_is_not_made_finer"
@@ -32,6 +35,7 @@ of_tiles = row("training/tiles/_tiles.py", SINES)
 of_conditioned = row("training/tiles/_conditioned.py", SINES)
 of_series = row("training/tiles/_series.py", SINES)
 of_rules = row("training/tiles/_rules.py", SINES)
+of_telling = row("training/tiles/_telling.py", PASSED)
 of_refined = row("training/tiles/_refined.py", ERRORS)
 of_covariance = row("training/tiles/_covariance.py", CONTRACTIONS)
 of_mean = row("training/tiles/_mean.py", CONTRACTIONS)
@@ -470,5 +474,28 @@ MUTANTS = (
         "product_of(_PRODUCTS, _SCALES)",
         "product_of(_PRODUCTS, _SCALES[:1])",
         f"{FEW}::test_nodes_are_those_of_smaller_samples_too",
+    ),
+    of_telling(
+        "tiles, telling: two other factors not counted",
+        "rule.w * beside * np.abs(shares)",
+        "rule.w * np.abs(shares)",
+    ),
+    of_telling(
+        "tiles, telling: of inputs that tell least",
+        "np.cumsum(shares[:, order], axis=1).max(axis=0)",
+        "np.cumsum(shares[:, order], axis=1).min(axis=0)",
+    ),
+    of_telling("tiles, telling: all terms small", "accuracy / size", "accuracy / size**8"),
+    of_telling(
+        "tiles, telling: a sum of nothing",
+        "np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)",
+        "shares.sum(axis=1, keepdims=True)",
+        ZERO,
+    ),
+    of_conditioned(
+        "tiles, telling: of the largest input alone",
+        "np.unique([self.sd.min(), self.sd.max()])",
+        "np.unique([self.sd.max()])",
+        SMALL,
     ),
 )

@@ -13,8 +13,9 @@ from scalewise.training.tiles._recursions import Tensors, _product, _total, fami
 from scalewise.training.tiles._rules import Accuracy
 from scalewise.training.tiles._series import with_rest
 from scalewise.training.tiles._setting import Site
+from scalewise.training.tiles._telling import telling
 from scalewise.training.tiles._tiles import Tile
-from tile_networks import SCALES, network, stack_of
+from tile_networks import FINE, SCALES, network, stack_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::scalewise.training.ExpansionWarning")
 LETTERS = {
@@ -305,3 +306,48 @@ def test_each_accuracy_is_five_times_the_one_before() -> None:
     for one, next_ in itertools.pairwise((*_refined.ACCURACIES, _refined._FINEST)):
         for name, part in dataclasses.asdict(one).items():
             assert getattr(next_, name) == pytest.approx(_refined._RATIO * part)
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "sin"])
+def test_nodes_that_are_passed_over_tell_of_nothing(name: str) -> None:
+    """However two inputs are correlated and how large they are, and wherever two others look."""
+    sigma, accuracy, rng = sw.activation(name), 1e-5, np.random.default_rng(4)
+    rho, sd = 0.3 + np.diag([0.7] * 3), np.array([0.4, 1.3])
+    rho[0, 1] = rho[1, 0] = 0.9
+    rule = _rules.rule_for(sigma, rho, sd[1], _refined.ACCURACIES[1])
+    least = 1.0
+    for p, q in itertools.product(range(3), repeat=2):
+        found = telling(sigma, rule, ((p,), (q,)), sd, np.linspace(0.3, 0.9, 6), accuracy)
+        for count, size, nodes in list(zip(rule.nodes, rule.sizes, found, strict=True))[::4]:
+            passed = np.setdiff1d(np.arange(count), np.arange(count)[nodes])
+            least = min(least, 1 - len(passed) / count)
+            for r, one, other in rng.uniform([0.3, *sd[[0, 0]]], [0.9, *sd[[1, 1]]], (20, 3)):
+                both, apart = np.sqrt((1 + r) / 2) * rule.u[0], np.sqrt((1 - r) / 2) * rule.u[1]
+                first = sigma.derivatives[p](one * (both + apart))
+                second = sigma.derivatives[q](other * (both - apart))
+                share = rule.w * np.abs(first * second)
+                beside = np.prod(sigma(sd[1] * rng.standard_normal((2, 2)) @ rule.u), axis=0)
+                told = np.abs(share * beside)[passed].sum()
+                assert told < 5 * accuracy / size * share.sum() * (rule.w @ beside**2) ** 0.5
+    assert least < (1.0 if name == "sin" else 0.7)
+
+
+def test_where_an_input_is_small_no_derivative_is() -> None:
+    """Then only what tells nothing of a Gaussian is passed over."""
+    net = sw.MLP(2, 8, "tanh", input_dim=3, output_dim=1, **(SCALES | {"C_b": 0.0}))
+    x, passed = np.random.default_rng(1).standard_normal((4, 3)), []
+    x *= 2 / np.linalg.norm(x, axis=1, keepdims=True)
+    for size in (1.0, 1e-3):
+        x[0] *= size
+        (site,) = stack_of(net, x)
+        (nodes, *_), rule = site.given.telling((1,), (1,)), site.given.rule
+        passed.append(1 - rule.w[np.arange(rule.nodes[0])[nodes]].sum())
+    assert passed[0] > 1e-4
+    assert passed[1] < FINE.nodes
+
+
+def test_a_derivative_that_is_zero_needs_no_node() -> None:
+    parabola = sw.activation("quadratic")
+    rule = _rules.rule_for(parabola, 0.3 + 0.7 * np.eye(2), 1.0, _refined.ACCURACIES[0])
+    nodes = telling(parabola, rule, ((3,), (1,)), np.ones(1), np.array([0.3]), 1e-5)
+    assert all(np.arange(rule.w.size)[part].size == 0 for part in nodes)

@@ -28,6 +28,7 @@ from scalewise.training.tiles._rules import (
     STEPS,
     Accuracy,
     NodeRule,
+    Nodes,
     Orders,
     inner_nodes,
     line_for,
@@ -36,11 +37,14 @@ from scalewise.training.tiles._rules import (
     rule_for,
 )
 from scalewise.training.tiles._series import Given, Rest, chunks, falling, summed
+from scalewise.training.tiles._telling import telling
 
 Matrix = Float[np.ndarray, "sample sample"]
 _KNOWN = 1e-5  # standard deviations that are left of a sample that others know
 # Of the scale of the activation, below which coefficients are those of derivatives; by bytes of a number.
 _LITTLE = {8: 0.05, 4: 0.15}
+_PASSED = 0.1  # of what nodes may leave out: by those that are passed over
+_CORRELATIONS = 6  # of two inputs, by which it is seen which ones these are
 _INNER, _ORDERS = 12, 8  # nodes of so little, and coefficients of the last derivative
 
 
@@ -67,6 +71,7 @@ class Conditioned:
         self.rho = np.clip(K / np.multiply.outer(scale, scale), -1.0, 1.0)
         self._accuracy = accuracy
         self._two: dict[tuple[Orders, Orders], Matrix] = {}
+        self._telling: dict[tuple[Orders, Orders], list[Nodes]] = {}
         self._open: dict[tuple[Orders, int, int], Rest] = {}
 
     @cached_property
@@ -103,6 +108,16 @@ class Conditioned:
             self._two[first, second] = found.reshape(count, count)
             self._two[second, first] = self._two[first, second].T
         return self._two[first, second]
+
+    def telling(self, first: Orders, second: Orders) -> list[Nodes]:
+        """For each term of the series, nodes that tell of it, given two inputs with these derivatives."""
+        if (first, second) not in self._telling:
+            between = self.rho[~np.eye(len(self.rho), dtype=bool)]
+            rho = np.linspace(between.min(initial=1.0), between.max(initial=-1.0), _CORRELATIONS)
+            sd, accuracy = np.unique([self.sd.min(), self.sd.max()]), _PASSED * self._accuracy.nodes
+            found = telling(self.sigma, self.rule, (first, second), sd, rho, accuracy)
+            self._telling[first, second] = found
+        return self._telling[first, second]
 
     def open(self, given: Orders, p: int, q: int) -> Rest:
         """The rest of the series of two inputs that are one, given another.

@@ -15,7 +15,7 @@ from scalewise.gaussian.spi import at_least_usual
 from scalewise.training.tiles._rules import Accuracy
 
 _RATIO = 0.2  # of what one accuracy may leave out to what the one before may
-FINER = tuple(Accuracy(4e-6 * _RATIO**k, 4e-3 * _RATIO**k, 2.5e-3 * _RATIO**k) for k in range(10))
+FINER = tuple(Accuracy(3.5e-6 * _RATIO**k, 4e-3 * _RATIO**k, 2.5e-3 * _RATIO**k) for k in range(10))
 ACCURACIES = FINER[:3]
 _FINEST = FINER[3]  # for few samples
 ENOUGH = 0.01  # of an outcome, root mean square

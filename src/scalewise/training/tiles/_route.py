@@ -28,9 +28,9 @@ from scalewise.training.tiles._sums import KEPT, TILE, Sums, entries, tables
 from scalewise.training.width._dense import unknown
 
 _WORK = 1e12  # multiplications of each kind of expectations, for a third accuracy
-_RATE = 4.7e9  # multiplications of each kind in a second
+_RATE = 6.4e9  # multiplications of each kind in a second
 _QUICK_RATE = 8e9  # the same, where a few kinds are enough
-_BESIDE = 2400  # multiplications of each kind for each number of a tensor, whatever the accuracy
+_BESIDE = 5000  # multiplications of each kind for each number of a tensor, whatever the accuracy
 _INNER = 1100  # terms times nodes of one sample given another
 _TERMS = 60  # sums over tensors for each of the times that weights are made of
 _TIMES = 35

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product as product_of
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.polynomial import hermite_e
 
 from scalewise.activations import Activation
 
 Matrix = Float[np.ndarray, "sample sample"]
 Orders = tuple[int, ...]
+Nodes = slice | Int[np.ndarray, " _"]  # places of some
 # Products of four factors that expectations are taken of, the sharpest among them.
 _PRODUCTS: tuple[Orders, ...] = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 1, 1), (3, 1, 1, 1))
 STEPS = 1.2 * 0.88 ** np.arange(22)  # of the trapezoid rule, in standard deviations
@@ -66,6 +68,7 @@ class NodeRule:
         w: Their weights.
         nodes: How many of them are for each term of the series.
         needed: How many terms of the series are summed, by the orders of both derivatives.
+        sizes: Of terms, relative to the whole, at most.
         open: What the terms leave out, relative, where there are as many as are ever taken; 0 if fewer are enough.
     """
 
@@ -73,6 +76,7 @@ class NodeRule:
     w: Float[np.ndarray, " node"]
     nodes: tuple[int, ...]
     needed: dict[tuple[int, int], int]
+    sizes: tuple[float, ...]
     open: float = 0.0
 
     @property
@@ -91,6 +95,14 @@ class NodeRule:
         for end in sorted(set(self.nodes)):
             yield slice(start, end), DERIVATIVES + sum(count >= end for count in self.nodes)
             start = end
+
+
+class _Terms(NamedTuple):
+    """Of a `NodeRule`."""
+
+    needed: dict[tuple[int, int], int]
+    sizes: tuple[float, ...]
+    open: float
 
 
 def product(sigma: Activation, orders: Orders, z: np.ndarray) -> np.ndarray:
@@ -116,11 +128,11 @@ def rule_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> N
     )
     radius = _radius(sigma, sd * alike, accuracy.nodes)
     lines = [np.arange(-np.floor(radius / h), np.floor(radius / h) + 1) for h in steps]
-    needed, left = _terms_for(sigma, sd * _residual(rho), accuracy)
+    terms = _terms_for(sigma, sd * _residual(rho), accuracy)
     finer = max(0.0, math.log(_ROUGH / accuracy.series, _STEP))
-    thinned = (_FEWER_OPEN, _LATER_OPEN) if left else (_FEWER, _LATER)
+    thinned = (_FEWER_OPEN, _LATER_OPEN) if terms.open else (_FEWER, _LATER)
     fewer = [first + finer * later for first, later in zip(*thinned, strict=True)]
-    return replace(_rule(sigma, lines, steps, radius, needed, fewer), open=left)
+    return _rule(sigma, lines, steps, radius, terms, fewer)
 
 
 def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> NodeRule:
@@ -137,8 +149,8 @@ def line_for(sigma: Activation, rho: Matrix, sd: float, accuracy: Accuracy) -> N
     line = np.arange(-np.floor(radius / step), np.floor(radius / step) + 1)
     residual = np.sqrt(np.clip(1 - np.square(rho).min(), 0.0, 1.0))
     finer = Accuracy(nodes, nodes, series)
-    needed, left = _terms_for(sigma, sd * residual, finer)
-    return replace(_rule(sigma, [line, np.zeros(1)], (step, step), radius, needed), open=left)
+    terms = _terms_for(sigma, sd * residual, finer)
+    return _rule(sigma, [line, np.zeros(1)], (step, step), radius, terms)
 
 
 def _rule(
@@ -146,7 +158,7 @@ def _rule(
     lines: list[np.ndarray],
     steps: tuple[float, float],
     radius: float,
-    needed: dict[tuple[int, int], int],
+    terms: _Terms,
     fewer: Sequence[float] = (),
 ) -> NodeRule:
     """Nodes within a radius, a half of them, of these, ... where that is enough."""
@@ -162,8 +174,8 @@ def _rule(
     if sigma.parity:
         w[np.any(places != 0, axis=0)] *= 2
     counts = [int(np.count_nonzero(level >= most)) for most in range(len(fewer) + 1)]
-    nodes = [counts[sum(k >= first for first in fewer)] for k in range(max(needed.values()))]
-    return NodeRule(u, w / w.sum(), tuple(nodes), needed)
+    nodes = [counts[sum(k >= first for first in fewer)] for k in range(len(terms.sizes))]
+    return NodeRule(u, w / w.sum(), tuple(nodes), *terms)
 
 
 def _levels(places: np.ndarray, most: int) -> np.ndarray:
@@ -294,17 +306,13 @@ def _polynomials() -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "node term
     return g, w / w.sum(), hermite_e.hermevander(g, TERMS - 1) / np.sqrt(_factorials(TERMS))
 
 
-def _terms_for(
-    sigma: Activation, scale: float, accuracy: Accuracy
-) -> tuple[dict[tuple[int, int], int], float]:
-    """How many of the series tell a product of two derivatives of one input, relative to their sizes.
-
-    And what is left where there are never more.
+def _terms_for(sigma: Activation, scale: float, accuracy: Accuracy) -> _Terms:
+    """What the series needs of a product of two derivatives of one input, relative to their sizes.
 
     Where others are 0 every second term is, too: an accuracy that is finer by `_STEP` has two terms more at least.
     """
     left = tails(sigma, scale)
-    levels, found, open_ = _until(accuracy.series, _COARSE), {}, 0.0
+    levels, found, open_, sizes = _until(accuracy.series, _COARSE), {}, 0.0, np.zeros(TERMS)
     for p, q in np.ndindex(DERIVATIVES + 1, DERIVATIVES + 1):
         if p + q > _FACTORS:
             continue
@@ -312,9 +320,10 @@ def _terms_for(
         for level in levels:
             terms = min(max(terms + 2, 1 + int(np.argmax(both < level))), TERMS)
         found[p, q] = terms
+        sizes = np.maximum(sizes, [1.0, *both[: TERMS - 1]])
         if terms == TERMS:
             open_ = max(open_, float(both[TERMS - 1]))
-    return found, open_
+    return _Terms(found, tuple(sizes[: max(found.values())].tolist()), open_)
 
 
 def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:

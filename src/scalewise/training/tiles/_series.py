@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from scalewise.training.tiles._rules import NodeRule
+from scalewise.training.tiles._rules import NodeRule, Nodes
 
 # Where two others are one: what a series leaves out, and its last two terms.
 Rest = tuple[Float[np.ndarray, "pair _"], Float[np.ndarray, "pair _"]]
@@ -68,6 +68,7 @@ def summed(
     seen: tuple[Given, Given],
     left: Float[np.ndarray, "pair first second"] | None,
     lasts: list[np.ndarray] | None = None,
+    nodes: Sequence[Nodes] | None = None,
 ) -> list[np.ndarray]:
     r"""The series over powers of correlations of two others, the highest first, of some families at once.
 
@@ -81,10 +82,11 @@ def summed(
         seen: Both.
         left: Their correlations; ``None`` if they are the same samples, of which only themselves are wanted.
         lasts: Of each family the last two terms where both others are one are put behind these; none if ``None``.
+        nodes: For each term, those that tell of it; all that are for it if ``None``.
     """
     first, second = seen
     dtype = first.v.dtype
-    w, terms = weight[:, :, None].astype(dtype, copy=False), list(_shared(rule, families))
+    w, terms = weight[:, :, None].astype(dtype, copy=False), list(_shared(rule, families, nodes))
     found = [np.zeros(first.v.shape if left is None else left.shape, dtype) for _ in families]
     if lasts is not None:
         lasts.extend(np.zeros(first.v.shape, dtype) for _ in families)
@@ -92,9 +94,9 @@ def summed(
     for pairs in chunks(len(w), found[0][0].size, _STAY):
         part = np.empty_like(found[0][pairs])
         added = [0] * len(families)
-        for (k, other_k), count, sizes in terms:
-            factor = first.of[k][pairs, :count] * (w[pairs, :count] * dtype.type(sizes[0][1]))
-            other = second.of[other_k][pairs, :count]
+        for (k, other_k), at, sizes in terms:
+            factor = _at(first.of[k][pairs], at) * (_at(w[pairs], at) * dtype.type(sizes[0][1]))
+            other = _at(second.of[other_k][pairs], at)
             if left is None:
                 np.einsum("pns,pns->ps", factor, other, out=part)
             else:
@@ -126,9 +128,10 @@ def summed(
 
 
 def _shared(
-    rule: NodeRule, families: Sequence[tuple[int, int]]
-) -> Iterator[tuple[tuple[int, int], int, list[tuple[int, float]]]]:
+    rule: NodeRule, families: Sequence[tuple[int, int]], nodes: Sequence[Nodes] | None
+) -> Iterator[tuple[tuple[int, int], Nodes, list[tuple[int, float]]]]:
     """Coefficients, nodes, and families with their factors of each sum over nodes, the last sum first."""
+    nodes = [slice(count) for count in rule.nodes] if nodes is None else nodes
     steps = [min(pair) for pair in families]
     (p, q), low = families[0], steps[0]
     most = max(rule.needed[pair] + step for pair, step in zip(families, steps, strict=True))
@@ -145,7 +148,11 @@ def _shared(
         ]
         share = rule.shares[first]
         sizes = [(place, factor / share) for place, factor in factors]
-        yield (n + p - low, n + q - low), rule.nodes[first], sizes
+        yield (n + p - low, n + q - low), nodes[first], sizes
+
+
+def _at(values: Float[np.ndarray, "pair node _"], nodes: Nodes) -> np.ndarray:
+    return values[:, nodes] if isinstance(nodes, slice) else values.take(nodes, axis=1)
 
 
 def with_rest(

@@ -247,6 +247,7 @@ class Tile:
             if pair == (p, q) or tuple(sorted((*pair, *orders[2], *orders[3]))) in self._families
         ]
         one, two = given.ends(given.rule, a, b)
+        nodes = given.telling(orders[2], orders[3])
         weight = given.rule.w * product(site.sigma, orders[2], one)
         weight *= product(site.sigma, orders[3], two)
         if (site.layer, 0) not in self._given:
@@ -258,14 +259,14 @@ class Tile:
         seen = self._given[site.layer, 0], self._given[site.layer, 1]
         left, lasts = self._correlations[site.layer], list[np.ndarray]()
         if self._kind[1] == 0:
-            values = summed(weight, given.rule, families, seen, left, lasts)
+            values = summed(weight, given.rule, families, seen, left, lasts, nodes)
             own = [np.einsum("pcc->pc", out).copy() for out in values]
             ends = [[both] for both in zip(own, lasts, strict=True)]
         else:
-            values = summed(weight, given.rule, families, seen, left)
+            values = summed(weight, given.rule, families, seen, left, None, nodes)
             sides = []
             for x in seen:
-                own = summed(weight, given.rule, families, (x, x), None, lasts := [])
+                own = summed(weight, given.rule, families, (x, x), None, lasts := [], nodes)
                 sides.append(list(zip(own, lasts, strict=True)))
             ends = [list(both) for both in zip(*sides, strict=True)]
         return dict(zip(families, zip(values, ends, strict=True), strict=True))
