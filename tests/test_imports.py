@@ -21,7 +21,7 @@ from coverage_table import tree
 
 ROOT = Path(scalewise.__file__).parent
 LEVELS = [
-    {"_version", "_extras", "_threads", "_words", "_readable"},
+    {"_version", "_extras", "_threads", "_words", "_warn", "_readable"},
     {"_arrays", "_labelled", "_look"},
     {"_checked", "sweeps"},
     {"scaling", "tasks", "_memory"},
@@ -395,6 +395,7 @@ def test_a_door_has_what_others_need_and_nothing_else() -> None:
 OUTSIDE = {
     "_version": "",
     "_words": "",
+    "_warn": "",
     "_readable": "",
     "_checked": "numpy jaxtyping",
     "_extras": "",

@@ -11,7 +11,6 @@ the NTK. That is a scale and no bound, so a single width decides nothing, and se
 """
 
 import math
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -19,6 +18,7 @@ import xarray as xr
 from jaxtyping import Bool
 
 from scalewise._labelled import dataset, variable
+from scalewise._warn import warn
 from scalewise._words import refuse_name
 from scalewise.comparison._shapes import companion, error_of
 from scalewise.training import OUTCOMES, ExpansionWarning
@@ -236,13 +236,12 @@ def _small_parameter(theory: xr.Dataset) -> float:
 
 def _warn(epsilon: float, hidden: Sequence[int]) -> None:
     if epsilon > LARGE:
-        warnings.warn(
+        warn(
             f"The small parameter of the expansion in 1/n is {epsilon:.2g} at hidden widths {list(hidden)}: "
             "what is "
             "neglected may be as large as what is there, and no verdict is given. Take wider networks, stop "
             "earlier, or give a ridge.",
             ExpansionWarning,
-            stacklevel=4,
         )
 
 

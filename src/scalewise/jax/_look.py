@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scalewise._warn import warn
 from scalewise.jax._describe import Described, parameters
 from scalewise.jax._trace import Known, Walk, weight
 from scalewise.jax._trees import is_nnx_module, rebuilt
@@ -149,7 +150,7 @@ def look(
                 "Give what it is called with: one array, a tuple of arguments, or a dict of named ones."
             ) from problem
         what = _NO_CALL if problem is None else _NO_INPUT.format(type(problem).__name__, told)
-        warnings.warn(_UNSEEN.format(what), PlanWarning, stacklevel=5)
+        warn(_UNSEEN.format(what), PlanWarning)
         return None
     try:
         return Passes(first, seen(call, wide[0], inputs), ratio)

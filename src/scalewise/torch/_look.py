@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from scalewise._warn import warn
 from scalewise.plan import PlanError
 from scalewise.plan.spi import Forward, Inputs, Passes, PlanWarning, nothing_returned
 from scalewise.torch._nested import tensors_in
@@ -74,7 +75,7 @@ def look(
                 f"The model cannot be called with the `inputs` given: {type(problem).__name__}: {problem}. "
                 "Give what it is called with: one tensor, a tuple of arguments, or a dict of named ones."
             ) from problem
-        warnings.warn(_UNSEEN, PlanWarning, stacklevel=4)
+        warn(_UNSEEN, PlanWarning)
         return None, None
     for ratio, make in ways:
         try:

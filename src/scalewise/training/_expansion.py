@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import xarray as xr
 
+from scalewise._warn import warn
 from scalewise.training._asked import Arrays, Asked
 from scalewise.training._outcomes import LARGE
 from scalewise.training.width._tensors import has_accuracies
@@ -45,11 +46,10 @@ def reached(asked: Asked, values: Arrays, errors: Arrays) -> float:
     worst = max(shares, key=lambda name: shares[name], default="")
     found = shares.get(worst, 0.0)
     if asked.accuracy is not None and found > asked.accuracy:
-        warnings.warn(
+        warn(
             f"{worst!r} is known to {found:.2g} of its size, and `accuracy` asks for {asked.accuracy:g}: "
             f"{_why_not(asked)}. Its errors are in '{worst}_error'.",
             AccuracyWarning,
-            stacklevel=8,
         )
     return found
 
@@ -69,12 +69,11 @@ def warn_of_size(asked: Asked, parameter: float) -> None:
     """Warn of a learning parameter that is too large for the width."""
     n = asked.width
     if parameter > LARGE * n:
-        warnings.warn(
+        warn(
             f"Training magnifies fluctuations of the NTK: the small parameter of this expansion is "
             f"{parameter / n:.2g} at width {n:g}, and order 1/n decides nothing beyond {LARGE:g}. Take a width of "
             f"at least {math.ceil(parameter / LARGE)}, stop training early, or give a `ridge`.",
             ExpansionWarning,
-            stacklevel=8,
         )
 
 
@@ -84,8 +83,6 @@ def warn_of_signs(
     error: xr.Variable | float,
     n: float,
     power: float = 1.0,
-    *,
-    stacklevel: int = 5,
 ) -> None:
     """Warn where a variance and its coefficient of 1/n add up to less than 0.
 
@@ -95,7 +92,6 @@ def warn_of_signs(
         error: Of the coefficient.
         n: The width.
         power: 1, or 1/2.
-        stacklevel: Of the call that a user made.
     """
     beside, own, scale = _over(leading, coefficient.dims), coefficient.values, n**power
     added = own + (_over(error, coefficient.dims) if isinstance(error, xr.Variable) else error)
@@ -110,11 +106,10 @@ def warn_of_signs(
             else "Take another"
         )
         order = "1/n" if power == 1 else f"n^-{power:g}"
-        warnings.warn(
+        warn(
             f"{int(below.sum())} of {below.size} variances are negative at width {n:g} to order {order}: "
             f"what is left at infinite width is less than what a finite width changes. {further} time to stop at.",
             ExpansionWarning,
-            stacklevel=stacklevel,
         )
 
 

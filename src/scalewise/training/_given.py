@@ -9,7 +9,6 @@ next order (`_curvature`). Samples and outputs are one index here.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from scalewise._checked import Count, Must, checked
 from scalewise._labelled import dataset
 from scalewise._memory import Memory, bytes_of
 from scalewise._version import __version__
+from scalewise._warn import warn
 from scalewise.networks.spi import digest_of
 from scalewise.tasks import Loss, Task
 from scalewise.tasks.spi import known_loss
@@ -268,12 +268,11 @@ def _size(
 
 def _warn(size: float) -> None:
     if size > _LARGE:
-        warnings.warn(
+        warn(
             f"What the dNTK or the ddNTKs of this network add is {size:.2g} of how far its linear model moves. "
             f"Beyond {_LARGE:g} the orders behind may be as large, and the correction can make the prediction "
             "worse. Take a wider network, targets that are nearer to its outputs, or stop training early.",
             ExpansionWarning,
-            stacklevel=4,
         )
 
 

@@ -16,7 +16,6 @@ Source: PDLT (10.40), (10.41), (6.57), (6.64), the diagonal.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from scalewise._warn import warn
 from scalewise.networks import Network
 from scalewise.theory.spi import kernel_strips
 from scalewise.training._asked import Arrays, Asked
@@ -247,11 +247,10 @@ class _System:
 def _tell_of_time(kernels: _Kernels, steps: int, seconds: float) -> None:
     """A warning if all steps together try somebody's patience."""
     if steps * seconds > _PATIENCE:
-        warnings.warn(
+        warn(
             f"Variances by {kernels.count} training samples take about {steps} steps of conjugate gradients of "
             f"{seconds:.2g} s each, {steps * seconds / 60:.1f} minutes in all. Give fewer test inputs, or a larger "
             "`noise_variance` or ridge, if that is too much; means alone take less.",
-            stacklevel=7,
         )
 
 

@@ -88,7 +88,7 @@ def as_dataset(
         own = f"{name}_nlo"
         if own in variables and asked.net.depth > 1:
             error = variables.get(f"{own}_error", 0.0)
-            warn_of_signs(variables[name], variables[own], error, asked.width, stacklevel=8)
+            warn_of_signs(variables[name], variables[own], error, asked.width)
     coords = {dim: _labels(names) for dim, names in more.coords.items()}
     if asked.times is not None:
         coords["time"] = asked.times

@@ -2,7 +2,6 @@ r"""One eigendecomposition of the kernel of the training samples, which serves a
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -11,6 +10,7 @@ import scipy.linalg
 from jaxtyping import Float
 
 from scalewise._threads import blas_threads_for
+from scalewise._warn import warn
 
 KERNEL_ERROR = 1e-12  # relative to the variances: the tolerance of series and quadratures
 DRAWN_ERROR = 1e-3  # likewise of averages without a formula, about
@@ -133,11 +133,10 @@ def tell_of_kernel_error(condition: float, *, drawn: bool = False) -> float:
     accuracy = DRAWN_ERROR if drawn else KERNEL_ERROR
     error = accuracy * condition
     if error > _TOLD:
-        warnings.warn(
+        warn(
             f"Kernels are computed to {accuracy:g}, and this training may make a relative error of {error:.1e} "
             "of it in the outputs, as the kernel of the training samples is ill-conditioned. Stop training "
             "earlier, or give a ridge or `noise_variance`, if that is too much.",
-            stacklevel=7,
         )
     return error
 

@@ -17,7 +17,6 @@ Source: derived; von Mises' expansion as in `scalewise.theory.order._responses`;
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scalewise._arrays import evenly
+from scalewise._warn import warn
 from scalewise._words import listed
 from scalewise.networks import Network
 from scalewise.networks.spi import Normalise, Program, fixed_fields
@@ -81,12 +81,11 @@ def _warn(found: np.ndarray, layers: Sequence[int]) -> None:
     few = [str(layer) for layer, share in zip(layers, shares, strict=True) if share > _LARGE]
     if few:
         wider = math.ceil(10 * shares.max() / _LARGE) / 10
-        warnings.warn(
+        warn(
             f"Norms below layer{'s' if len(few) > 1 else ''} {listed(few, 'and')} are over so few channels that "
             "order 1/n says little at this width: of the variance of the NTK, which goes as one over what they "
             f"divide by, the next order is {shares.max():.1g} times as much. Make the network {wider:g} times as "
             "wide, or give a norm fewer groups; the coefficients hold at that width (`at_width`).",
-            stacklevel=8,
         )
 
 

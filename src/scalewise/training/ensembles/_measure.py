@@ -3,7 +3,6 @@ r"""The verb: networks that are really trained, as a Dataset of means with stand
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from scalewise._labelled import dataset, variable
 from scalewise._memory import Memory, bytes_of
 from scalewise._threads import blas_threads_for
 from scalewise._version import __version__
+from scalewise._warn import warn
 from scalewise.nets.spi import (
     Dtype,
     NetworkEnsemble,
@@ -282,7 +282,7 @@ def _status(shapes: Sequence[Network], sources: Sequence[EstimateSource]) -> dic
         name: _WORST[name](numbers[name] for numbers in each) for name in each[0]
     }
     if told:
-        warnings.warn(" ".join(told), stacklevel=4)
+        warn(" ".join(told))
     return {**found, "status": " ".join(told)}
 
 

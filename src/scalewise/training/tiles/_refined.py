@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from scalewise._warn import warn
 from scalewise.gaussian.spi import at_least_usual
 from scalewise.training.tiles._rules import Accuracy
 
@@ -101,9 +101,8 @@ def tell_of_time(seconds: Sequence[float], count: int, less: str) -> None:
     whole, two = sum(seconds) / 60, sum(seconds[:2]) / 60
     if whole > _PATIENCE:
         coarse = f"`accuracy=0.1` takes {two:.2g} of them at most. " if len(seconds) > 2 else ""
-        warnings.warn(
+        warn(
             f"Order 1/n of {count} training samples takes about {whole:.2g} minutes of one core. {coarse}{less}",
-            stacklevel=6,
         )
 
 
