@@ -485,7 +485,11 @@ MUTANTS = (
         "np.cumsum(shares[:, order], axis=1).max(axis=0)",
         "np.cumsum(shares[:, order], axis=1).min(axis=0)",
     ),
-    of_telling("tiles, telling: all terms small", "accuracy / size", "accuracy / size**8"),
+    of_telling(
+        "tiles, telling: all terms small",
+        "rest[:count] * size > accuracy",
+        "rest[:count] * size**8 > accuracy",
+    ),
     of_telling(
         "tiles, telling: a sum of nothing",
         "np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)",

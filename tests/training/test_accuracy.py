@@ -208,6 +208,7 @@ def test_variances_that_a_width_makes_negative_are_told() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Training magnifies:scalewise.training.ExpansionWarning")
+@pytest.mark.filterwarnings("ignore:Kernels are computed to 1e-12:UserWarning")
 @pytest.mark.parametrize("case", [*DAILY, *thorough(*((case,) for case in OTHERS))], ids=str)
 def test_stated_errors_hold_beside_another_quadrature(case: Case) -> None:
     """Of all outcomes at each accuracy; where one that is asked for is out of reach, that is said."""

@@ -351,3 +351,14 @@ def test_a_derivative_that_is_zero_needs_no_node() -> None:
     rule = _rules.rule_for(parabola, 0.3 + 0.7 * np.eye(2), 1.0, _refined.ACCURACIES[0])
     nodes = telling(parabola, rule, ((3,), (1,)), np.ones(1), np.array([0.3]), 1e-5)
     assert all(np.arange(rule.w.size)[part].size == 0 for part in nodes)
+
+
+def test_a_term_that_is_zero_needs_no_node() -> None:
+    """Of inputs that are almost one a series ends before its terms do, to the last digit."""
+    sigma, rho = sw.activation("tanh"), 0.3 + 0.7 * np.eye(2)
+    rule = _rules.rule_for(sigma, rho, 1.0, _refined.ACCURACIES[0])
+    ended = dataclasses.replace(rule, sizes=(*rule.sizes[:-1], 0.0))
+    nodes = telling(sigma, ended, ((0,), (0,)), np.ones(1), np.array([0.3]), 1e-5)
+    counts = [len(np.arange(count)[part]) for count, part in zip(rule.nodes, nodes, strict=True)]
+    assert counts[-1] == 0
+    assert min(counts[:-1]) > 0

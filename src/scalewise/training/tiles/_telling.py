@@ -43,7 +43,7 @@ def telling(
     rest[order] = np.cumsum(shares[:, order], axis=1).max(axis=0)
     found: list[Nodes] = []
     for count, size in zip(rule.nodes, rule.sizes, strict=True):
-        tells = np.flatnonzero(rest[:count] > accuracy / size)
+        tells = np.flatnonzero(rest[:count] * size > accuracy)
         found.append(slice(count) if len(tells) == count else tells)
     return found
 
