@@ -157,13 +157,12 @@ class Conditioned:
             a: First samples of pairs.
             b: Second samples.
         """
-        (s, t), (u1, u2) = self._axes(a, b), rule.u
-        both, apart = s[:, None] * u1, t[:, None] * u2
-        return self.sd[a][:, None] * (both + apart), self.sd[b][:, None] * (both - apart)
+        return rule.ends(self.rho[a, b], self.sd[a], self.sd[b])
 
     def along(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
         """Regression of all samples on a pair, (pair, sample): on either axis, and the deviation that is left."""
-        s, t = (np.where(x > CLOSE, x, np.inf)[:, None] for x in self._axes(a, b))
+        axes = (np.sqrt((1 + sign * self.rho[a, b]) / 2) for sign in (1, -1))
+        s, t = (np.where(x > CLOSE, x, np.inf)[:, None] for x in axes)
         first, second = self.rho[np.ix_(a, c)], self.rho[np.ix_(b, c)]
         one, two = (first + second) / (2 * s), (first - second) / (2 * t)
         return one, two, np.sqrt(np.maximum(1 - one**2 - two**2, 0.0))
@@ -243,7 +242,3 @@ class Conditioned:
                 )
                 found[:, k] = unit[:, None] ** p * own
         return found
-
-    def _axes(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r = self.rho[a, b]
-        return np.sqrt((1 + r) / 2), np.sqrt((1 - r) / 2)

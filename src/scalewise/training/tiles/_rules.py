@@ -89,6 +89,25 @@ class NodeRule:
         """The share of all weights that the nodes for each term have."""
         return tuple(float(self.w[:count].sum()) for count in self.nodes)
 
+    def ends(
+        self,
+        rho: Float[np.ndarray, " pair"],
+        first: Float[np.ndarray, " pair"],
+        second: Float[np.ndarray, " pair"],
+    ) -> tuple[Float[np.ndarray, "pair node"], Float[np.ndarray, "pair node"]]:
+        """Two inputs at the nodes.
+
+        Args:
+            rho: Their correlation.
+            first: The standard deviation of one.
+            second: And of the other.
+        """
+        both, apart = (
+            np.sqrt((1 + sign * rho) / 2)[:, None] * u
+            for sign, u in zip((1, -1), self.u, strict=True)
+        )
+        return first[:, None] * (both + apart), second[:, None] * (both - apart)
+
     def parts(self) -> Iterator[tuple[slice, int]]:
         """Nodes, and how many coefficients are for them: of derivatives, those of a few terms more."""
         start = 0
@@ -238,8 +257,8 @@ def _step(sigma: Activation, scale: float, levels: Sequence[float]) -> float:
 
 def _found(sigma: Activation, scale: float, step: float, accuracy: float) -> bool:
     for orders, part in product_of(_PRODUCTS, _SCALES):
-        found, _ = _on_line(sigma, orders, part * scale, step)
-        known, size = _on_line(sigma, orders, part * scale, step / 2)
+        found, _ = on_line(sigma, orders, part * scale, step)
+        known, size = on_line(sigma, orders, part * scale, step / 2)
         if abs(found - known) > accuracy * size:
             return False
     return True
@@ -262,7 +281,8 @@ def _radius(sigma: Activation, scale: float, accuracy: float) -> float:
     return within
 
 
-def _on_line(sigma: Activation, orders: Orders, scale: float, step: float) -> tuple[float, float]:
+def on_line(sigma: Activation, orders: Orders, scale: float, step: float) -> tuple[float, float]:
+    """The mean of a product of one input, and of its absolute value."""
     u = step * np.arange(-np.floor(FAR / step), np.floor(FAR / step) + 1)
     w = np.exp(-(u**2) / 2)
     w /= w.sum()

@@ -8,9 +8,15 @@ import numpy as np
 from jaxtyping import Float
 
 from scalewise.activations import Activation
-from scalewise.training.tiles._rules import DERIVATIVES, FAR, NodeRule, Nodes, Orders, product
-
-_CLOSEST = 0.03  # standard deviations between nodes of mean squares
+from scalewise.training.tiles._rules import (
+    DERIVATIVES,
+    STEPS,
+    NodeRule,
+    Nodes,
+    Orders,
+    on_line,
+    product,
+)
 
 
 def telling(
@@ -32,11 +38,8 @@ def telling(
         accuracy: The share of a sum that nodes which are passed over may have, of a term as large as the whole.
     """
     beside = _largest(sigma, float(sd.max()), np.hypot(*rule.u))
-    shares = np.empty((len(rho) * len(sd) ** 2, rule.w.size))
-    for share, (r, one, other) in zip(shares, product_of(rho, sd, sd), strict=True):
-        both, apart = np.sqrt((1 + r) / 2) * rule.u[0], np.sqrt((1 - r) / 2) * rule.u[1]
-        share[:] = product(sigma, given[0], one * (both + apart))
-        share *= product(sigma, given[1], other * (both - apart))
+    one, other = rule.ends(*np.array(list(product_of(rho, sd, sd))).T)
+    shares = product(sigma, given[0], one) * product(sigma, given[1], other)
     shares = rule.w * beside * np.abs(shares)
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
     order, rest = np.argsort(shares.max(axis=0)), np.empty(rule.w.size)
@@ -52,11 +55,9 @@ def _largest(
     sigma: Activation, sd: float, radius: Float[np.ndarray, " node"]
 ) -> Float[np.ndarray, " node"]:
     """Two other factors so far out, at most: squares of derivatives, relative to mean squares; no less than 1."""
-    u = np.arange(-FAR, FAR + _CLOSEST / 2, _CLOSEST)
-    w = np.exp(-(u**2) / 2)
     found = np.ones_like(radius)
     for p in range(DERIVATIVES + 1):
-        usual = w @ product(sigma, (p,), sd * u) ** 2 / w.sum()
+        usual, _ = on_line(sigma, (p, p), sd, STEPS[-1])
         ends = [product(sigma, (p,), end * radius) ** 2 for end in (sd, -sd)]
-        found = np.maximum(found, np.maximum(*ends) / max(float(usual), 1e-300))
+        found = np.maximum(found, np.maximum(*ends) / max(usual, 1e-300))
     return found
